@@ -19,11 +19,14 @@ from tableau_pipeline_tests.docs.page import README, page
 from tableau_pipeline_tests.environments import INSTALLER, run
 from tableau_sandbox.testing import Sandbox
 
-FIRST = README.sections["Your first data source"]
-SHELL, DATA, SCAFFOLD, LAUNCH, CHANGE = FIRST.blocks("bash")
-(MODEL,) = FIRST.blocks("python")
+FIRST = README.sections["Your own project"]
+(ENVIRONMENT,) = FIRST.blocks("sh")
+MAKE, LAUNCH, CHANGE = FIRST.blocks("bash")
+(SETTINGS,), (MODEL,), (TOLD,) = (FIRST.blocks(each) for each in ("ini", "python", "text"))
+(ONE_FILE,) = README.sections["Publish a file"].blocks("bash")
+(BACK,) = README.sections["Undo"].blocks("bash")
 ELSEWHERE = page("how-to/own-project.md")
-MAKE, INSTALL, SCAFFOLDS, PUBLISH = ELSEWHERE.whole.blocks("bash")
+INSTALL, SCAFFOLDS, PUBLISH = ELSEWHERE.whole.blocks("bash")
 WEB_SALES, LOADING = ELSEWHERE.whole.blocks("python")
 FILES = page("how-to/files.md").whole
 (PUBLISH_FILE,), (FILE_DROP,) = FILES.blocks("bash"), FILES.blocks("yaml")
@@ -32,6 +35,7 @@ MODELS = page("how-to/models.md").sections
 (DECLARED,) = MODELS["Declare the data source"].blocks("yaml")
 (ORDERS,) = MODELS["Write a model"].blocks("python")
 UV = INSTALLER["uv_environment"](INSTALLER["pip_settings"]())
+STORED = '@dg.asset(io_manager_key="snapshots")\n'
 STUB = 'import dagster as dg\n\ncustomers = dg.AssetSpec("crm/customers")\n'
 
 
@@ -40,14 +44,25 @@ class Project:
 
     def __init__(self, folder: Path, package: str, *, programs: Path, path: str) -> None:
         self.folder, self.package = folder, folder / package
-        assert "export DAGSTER_HOME=$PWD/dagster_home" in SHELL
         self.environment = {
             **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",
             "PYTHONPATH": path,
-            "DAGSTER_HOME": str(folder / "dagster_home"),
             **UV,
         }
+        # They are in `.env`, as the pages say.
+        for name in [name for name in self.environment if name.startswith("TABLEAU_")]:
+            del self.environment[name]
+
+    def fill_in(self, sandbox: Sandbox) -> None:
+        """Write into `.env` where the sandbox is, and leave its other settings."""
+        file = self.folder / ".env"
+        text = file.read_text("utf-8")
+        for line in SETTINGS.replace("http://127.0.0.1:8765", sandbox.url).splitlines():
+            name = line.partition("=")[0]
+            text, found = re.subn(rf"^{name}=.*$", line, text, flags=re.MULTILINE)
+            assert found == 1
+        file.write_text(text, "utf-8")
 
     def run(self, commands: str) -> str:
         done = subprocess.run(
@@ -73,12 +88,14 @@ def published(name: str = "My Sales") -> list[tuple]:
     return sorted(tuple(map(float, row.values())) for row in rows)
 
 
-def follow_the_page(project: Project, model: str) -> None:
-    """From nothing to a data source, and its first change."""
-    project.run(DATA)
-    project.run(SCAFFOLD)
-    project.write("my_sales/models.py", model)
-    assert "My Sales: publish (create), 2 rows" in project.run(LAUNCH)
+def follow_the_page(project: Project, sandbox: Sandbox) -> None:
+    """From a project to a data source, its first change, a file, and back."""
+    project.fill_in(sandbox)
+    assert STORED in MODEL
+    project.write("my_sales/models.py", MODEL)
+    first, _, rest = TOLD.partition(" MB")
+    assert rest
+    assert first in project.run(LAUNCH)
     assert published() == [(1, 2.5), (2, 3)]
     declaration = project.package / "defs" / "my_sales" / "defs.yaml"
     text = declaration.read_text()
@@ -86,10 +103,14 @@ def follow_the_page(project: Project, model: str) -> None:
     assert commented.removeprefix("# ") in FIRST.text
     assert commented in text
     declaration.write_text(text.replace(commented, commented.removeprefix("# ")))
-    output = project.run(CHANGE)
-    assert [line for line in output.splitlines() if "flights" in line] == []
-    assert "Decision: update" in output
+    assert "Decision: update" in project.run(CHANGE)
     assert published() == [(1, 2.5), (2, 4), (3, 5)]
+    project.run(ONE_FILE)
+    assert published("Sales of a File") == [(1, 2.5), (2, 4), (3, 5)]
+    back, forth = BACK.splitlines()
+    project.run(back)
+    assert published() == [(1, 2.5), (2, 3)]
+    assert "is released" in project.run(forth)
 
 
 def use_the_rest(project: Project, model: str) -> None:
@@ -111,32 +132,61 @@ def use_the_rest(project: Project, model: str) -> None:
 @pytest.mark.timeout(1800)
 def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
     """Prevents: a newcomer who follows the page to the letter, and stumbles."""
-    for file in ("pyproject.toml", "workspace.yaml"):
-        shutil.copy(ROOT / file, tmp_path)
-    for folder in ("tableau_pipeline", "dagster_home"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=_only_settings)
-    programs = Path(sys.executable).parent
-    project = Project(tmp_path, "tableau_pipeline", programs=programs, path=str(tmp_path))
-    follow_the_page(project, MODEL)
-    use_the_rest(project, ORDERS)
-    assert (tmp_path / "data" / "snapshots").is_dir()
+    programs, shop = Path(sys.executable).parent, tmp_path / "shop"
+    checkout = Project(_checkout(tmp_path), ".", programs=programs, path=f"{ROOT}:{shop / 'src'}")
+    # All of it is installed where this test runs.
+    installed = re.sub(r"^pip install .*\n", "", MAKE, flags=re.MULTILINE)
+    assert len(installed.splitlines()) == len(MAKE.splitlines()) - 1
+    checkout.run(installed)
+    project = Project(shop, "src/shop", programs=programs, path=checkout.environment["PYTHONPATH"])
+    follow_the_page(project, tableau_sandbox)
+    use_the_rest(project, ORDERS.replace("@dg.asset\n", STORED))
+    assert (shop / "dagster_home" / "data" / "snapshots").is_dir()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     """Prevents: a component that works in this repository only; data among installed packages."""
-    commands = [line for each in (MAKE, INSTALL, SCAFFOLDS, PUBLISH) for line in each.splitlines()]
-    assert len(commands) == 5
-    programs = _own_python(tmp_path / "python")
-    Project(tmp_path, ".", programs=Path(sys.executable).parent, path="").run(MAKE)
+    checkout, wheel = _checkout(tmp_path), str(_wheel(tmp_path / "dist"))
+    *_, install = ENVIRONMENT.splitlines()
+    programs = _own_python(tmp_path / "shop-environment")
+    here = Project(checkout, ".", programs=programs, path="")
+    here.run(f"{install.removesuffix(' .')} {wheel}")
+    here.run(MAKE)
     project = Project(tmp_path / "shop", "src/shop", programs=programs, path="")
+    follow_the_page(project, tableau_sandbox)
+    _add_to(_new_project(tmp_path, programs), wheel, tableau_sandbox)
+    (project.package / "definitions.py").write_text(LOADING)
+    use_the_rest(project, ORDERS.replace("@dg.asset\n", STORED))
+    assert [*(project.folder / "dagster_home" / "data" / "snapshots").rglob("@versions")]
+    assert "site-packages" in project.run(
+        "python -c 'import tableau_pipeline; print(tableau_pipeline.__file__)'"
+    )
+    assert [*programs.parent.rglob("@versions")] == []
+    archive = "python -m tableau_pipeline.snapshots.make_class_archive"
+    assert f"`{archive}`" in ELSEWHERE.whole.text
+    project.run(archive)
+    assert [*(programs.parent / "share").rglob("*.jsa")]
+
+
+def _new_project(folder: Path, programs: Path) -> Project:
+    """A project that knows nothing of the pipeline."""
+    Project(folder, ".", programs=programs, path="").run(
+        "create-dagster project other --no-uv-sync"
+    )
+    return Project(folder / "other", "src/other", programs=programs, path="")
+
+
+def _add_to(project: Project, wheel: str, sandbox: Sandbox) -> None:
+    """Follow the page on projects that somebody has already."""
+    commands = [line for each in (INSTALL, SCAFFOLDS, PUBLISH) for line in each.splitlines()]
+    assert len(commands) == 4
     constraints = "/path/to/tableau_pipeline/constraints.txt"
     install = INSTALL.replace(constraints, str(ROOT / "constraints.txt"))
-    project.run(install.replace("/path/to/tableau_pipeline", str(_wheel(tmp_path / "dist"))))
+    project.run(install.replace("/path/to/tableau_pipeline", wheel))
     project.run(SCAFFOLDS)
-    settings = project.folder / ".env"
-    _fill_in(settings, project.environment)
+    project.fill_in(sandbox)
     project.write("web_sales/models.py", WEB_SALES)
     told = project.run(PUBLISH)
     assert "Web Sales: publish (create), 2 rows" in told
@@ -145,38 +195,15 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
     told = project.run("dg list defs")
     assert "0 4 * * *" in told
     assert "Warning" not in told
-    (project.package / "definitions.py").write_text(LOADING)
-    stored = '@dg.asset(io_manager_key="snapshots")\n'
-    assert stored.strip() in ELSEWHERE.whole.text
-    follow_the_page(project, MODEL.replace("@dg.asset\n", stored))
-    use_the_rest(project, ORDERS.replace("@dg.asset\n", stored))
-    assert [*(project.folder / "dagster_home" / "data" / "snapshots").rglob("@versions")]
-    assert "site-packages" in project.run(
-        "python -c 'import tableau_pipeline; print(tableau_pipeline.__file__)'"
-    )
-    assert [*(tmp_path / "python").rglob("@versions")] == []
-    archive = "python -m tableau_pipeline.snapshots.make_class_archive"
-    assert f"`{archive}`" in ELSEWHERE.whole.text
-    project.run(archive)
-    assert [*(tmp_path / "python" / "share").rglob("*.jsa")]
 
 
-def _fill_in(settings: Path, environment: dict[str, str]) -> None:
-    """Move the settings of Tableau from the environment into `.env`, and leave its other ones."""
-    text = settings.read_text("utf-8")
-    for name in ("SERVER_URL", "TOKEN_NAME", "TOKEN_VALUE"):
-        value = environment[f"TABLEAU_{name}"]
-        text = text.replace(f"${{TABLEAU_{name}:-}}", f"{value}")
-    settings.write_text(text, "utf-8")
-    for name in [*environment]:
-        if name.startswith("TABLEAU_") or name == "DAGSTER_HOME":
-            del environment[name]
-
-
-def _only_settings(folder: str, names: list[str]) -> list[str]:
-    """Of a DAGSTER_HOME what is in the repository, and no caches."""
-    kept = {"dagster.yaml"} if Path(folder).name == "dagster_home" else set(names)
-    return [name for name in names if name not in kept - {"__pycache__"}]
+def _checkout(folder: Path) -> Path:
+    """Where the page is followed, as a folder `shop` is made beside it: what `dg` and `pip` see."""
+    made = folder / "tableau_pipeline"
+    made.mkdir()
+    for file in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / file, made)
+    return made
 
 
 def _own_python(folder: Path) -> Path:
