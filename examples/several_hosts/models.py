@@ -1,0 +1,14 @@
+from pathlib import Path
+
+import dagster as dg
+from pyspark.sql import DataFrame
+
+from tableau_pipeline import SparkResource, read_files
+
+FILE = Path(__file__).with_name("stock.csv")
+
+
+@dg.asset(io_manager_key="snapshots")
+def stock(spark: SparkResource) -> DataFrame:
+    """What each shop has in stock."""
+    return read_files(spark.spark_session, FILE, columns="article bigint, pieces bigint")
