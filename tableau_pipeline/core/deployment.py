@@ -125,6 +125,16 @@ class JournalPlace:
             if deployment and id_ == deployment.id
         }
 
+    def keys_in(self, root: str) -> set[str]:
+        """Return the keys of an environment, without its root, of which there may be records.
+
+        It lists only folders, so that it costs the same however many records there are.
+        """
+        if (deployment := self.deployment()) is None:
+            return set()
+        folder = folder_of(deployment, key_below("any", root)).rpartition("/")[0]
+        return {unquote(name) for name in self.storage.folders(folder)}
+
     @property
     def where(self) -> str:
         """The folder of the store, or its URL."""

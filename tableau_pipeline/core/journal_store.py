@@ -84,7 +84,12 @@ class StoredJournal:
         return key_below(deployment.id if deployment else NO_ID, root_of(self.key))
 
     def history(self) -> History:
-        """Return the history up to the newest record, by one listing and one read.
+        """Return the history up to the newest record; errors are as in `newest_record`."""
+        newest = self.newest_record()
+        return newest.history if newest else History()
+
+    def newest_record(self) -> StoredRecord | None:
+        """Return the newest record, by one listing and one read; None if there is none.
 
         Raises:
             RefusedError: this release cannot read the newest record, or a record is missing.
@@ -96,10 +101,10 @@ class StoredJournal:
                 break
             if stored := self._read(numbers[-1]):
                 self._check_gaps(stored.history, numbers)
-                return stored.history
+                return stored
             if is_last:
                 raise self._missing(numbers[-1])
-        return History()
+        return None
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield the checkpoints of the refreshes that ended well, the newest first.

@@ -115,6 +115,13 @@ class LocalStorage:
             if folder and not name:
                 yield Entry(folder, (self.root / folder).stat().st_mtime)
 
+    def folders(self, key: str) -> Iterator[str]:
+        """Yield the names of the folders in a folder, without listing what these hold."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            for item in [*os.scandir(self.root / key)]:
+                if item.is_dir(follow_symlinks=False):
+                    yield item.name
+
     def delete(self, key: str) -> bool:
         """Delete a file or an empty folder; return False if it does not exist or is not empty."""
         path = self.root / key
@@ -184,6 +191,13 @@ class ObjectStorage:
                 for item in chunk:
                     if item["path"].startswith(prefix):
                         yield Entry(item["path"], item["last_modified"].timestamp())
+
+    def folders(self, key: str) -> Iterator[str]:
+        """Yield the names of the folders in a folder, without listing what these hold."""
+        with store_errors("Listing", f"{self.url}/{key}"):
+            found = obstore.list_with_delimiter(store_at(self.url), key)["common_prefixes"]
+        for folder in found:
+            yield folder.rstrip("/").rpartition("/")[2]
 
     def delete(self, key: str) -> bool:
         """Delete an object; return False if it does not exist."""

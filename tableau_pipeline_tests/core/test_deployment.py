@@ -48,6 +48,7 @@ def test_an_id_is_made_with_the_first_record(root: Path):
     assert (ours.instance, below.instance) == (NO_ID, f"{NO_ID}@Staging")
     assert ours.history() == History()
     assert (place(root).deployment(), place(root).recorded_keys()) == (None, set())
+    assert place(root).keys_in("") == set()
     assert not root.exists()
     refreshes(ours, 1)
     made = place(root).deployment()
@@ -278,4 +279,10 @@ def test_folders_are_named_after_keys_and_projects(root: Path):
     for number, key in enumerate(keys, 1):
         assert StoredJournal(place, key, owner_here("test")).history().refresh == number
     assert place.recorded_keys() == set(keys)
+    # The root of the key is what follows its first "@".
+    in_root = {"a", "a/b", "a.b", "a%2Fb", "ä b", ".", ".."}
+    for storage in (LocalStorage(root), objects(root)):
+        seen = JournalPlace(storage, _deployment=place.deployment())
+        found = [seen.keys_in(name) for name in ("", "b", "b/c", "c", "@", "nowhere")]
+        assert found == [in_root, {"a"}, {"a"}, {"a/b"}, {"a"}, set()]
     assert len([*root.glob("*/*/*/000000001.json")]) == len(keys)
