@@ -44,7 +44,10 @@ def test_everything_loads_without_any_setting():
     dg.Definitions.validate_loadable(definitions)
     keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
     assert keys == ASSETS
-    assert [sensor.name for sensor in definitions.sensors or ()] == ["refresh_after_models"]
+    assert [sensor.name for sensor in definitions.sensors or ()] == [
+        "published_files",
+        "refresh_after_models",
+    ]
 
 
 def test_the_lineage_folds_a_data_source_into_one_box():
@@ -82,10 +85,11 @@ def test_a_deployment_switches_its_triggers_on(
     location = load()
     found = [*(location.sensors or ()), *(location.schedules or ())]
     assert [(each.name, each.default_status.name) for each in found] == [
+        ("published_files", status),
         ("refresh_after_models", status),
         ("audit_schedule", status),
     ]
-    assert "PIPELINE_TRIGGERS=on" in str(found[0].description)
+    assert "PIPELINE_TRIGGERS=on" in str(found[1].description)
 
 
 def test_an_unknown_switch_is_an_error(monkeypatch: pytest.MonkeyPatch):

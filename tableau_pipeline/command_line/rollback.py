@@ -12,7 +12,7 @@ from tableau_pipeline.command_line.output import Output, ago, columns, reports, 
 from tableau_pipeline.command_line.project import CodeLocation, open_project
 from tableau_pipeline.command_line.refresh import run_refresh
 from tableau_pipeline.components.journal import journal_of
-from tableau_pipeline.components.publish_file import published_files
+from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.hold import Hold, end_hold, hold_of, put_hold
 from tableau_pipeline.core.journal_store import StoredJournal

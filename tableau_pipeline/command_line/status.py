@@ -15,8 +15,8 @@ from tableau_pipeline.command_line.project import CodeLocation, open_project
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.automation import describe_next_refresh
 from tableau_pipeline.components.journal import journal_of
-from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.components.status import (
     DatasourceStatus,
     PastRefresh,

@@ -8,7 +8,7 @@ from rich.text import Text
 from tableau_pipeline.command_line.output import Output, ago, reports
 from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.journal import journal_of
-from tableau_pipeline.components.publish_file import published_files
+from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.core.journal import Claim, ClaimRelease, History
 from tableau_pipeline.refresh.claim import name_of
 from tableau_pipeline.scripting.environment import current_user
@@ -44,7 +44,12 @@ def unlock(module: str | None, name: str, *, yes: bool, output: Output) -> int:
         def release(newest: History, held: Claim = claim) -> ClaimRelease | None:
             if newest.claim is None or newest.claim.id != held.id:
                 return None
-            return ClaimRelease(refresh=held.refresh, claim=held.id, unlocked_by=current_user())
+            return ClaimRelease(
+                refresh=held.refresh,
+                claim=held.id,
+                run_id=held.owner.run_id,
+                unlocked_by=current_user(),
+            )
 
         journal.append(release, after=history)
     output.result(

@@ -13,8 +13,8 @@ from tableau_pipeline.components.freshness import data_age
 from tableau_pipeline.components.instigators import default_status
 from tableau_pipeline.components.journal import journal_of, setup_of
 from tableau_pipeline.components.location import location_graph
-from tableau_pipeline.components.publish_file import published_files
 from tableau_pipeline.components.published_datasource import POOL, snapshots_of
+from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.components.reporting import escaped, markdown_metadata
 from tableau_pipeline.components.triggers import Cron
 from tableau_pipeline.core.declaration import Declaration
@@ -243,7 +243,7 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
         results: list[AuditedDatasource] = []
         counts = any(declared.needs_counts for declared in declarations)
         with as_failure(context.log), tableau.session(context.log, counts=counts) as server:
-            files = [file for file, _ in published_files(context.instance).values()]
+            files = [file.declaration for file in published_files(context.instance).values()]
             for declaration in (*declarations, *files):
                 models = snapshots_of(declaration, snapshots, graph)
                 journal = journal_of(context.instance, declaration.key, context)

@@ -11,7 +11,7 @@ from tableau_pipeline.core.declaration import Declaration, in_environment
 from tableau_pipeline.core.deployment import JournalPlace
 from tableau_pipeline.core.fields import NOT_INHERITED, Inherited
 from tableau_pipeline.core.identity import key_below
-from tableau_pipeline.core.journal import History, Owner
+from tableau_pipeline.core.journal import History, Owner, StoredRecord
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.dagster_internals import step_key
@@ -66,6 +66,19 @@ def journal_of(
 def histories(instance: dg.DagsterInstance, keys: Collection[str]) -> Mapping[str, History]:
     """Return the history of each published asset in this environment, by its key.
 
+    Errors are as in `newest_records`.
+    """
+    return {
+        key: newest.history if newest else History()
+        for key, newest in newest_records(instance, keys).items()
+    }
+
+
+def newest_records(
+    instance: dg.DagsterInstance, keys: Collection[str]
+) -> Mapping[str, StoredRecord | None]:
+    """Return the newest record of each published asset in this environment, by its key.
+
     Raises:
         RefusedError: a record is missing, or another release wrote it.
     """
@@ -73,7 +86,9 @@ def histories(instance: dg.DagsterInstance, keys: Collection[str]) -> Mapping[st
     # Read the deployment once, for all journals.
     place.deployment()
     with ThreadPoolExecutor(_THREADS) as executor:
-        found = executor.map(lambda key: journal_of(instance, key, place=place).history(), keys)
+        found = executor.map(
+            lambda key: journal_of(instance, key, place=place).newest_record(), keys
+        )
         return dict(zip(keys, found, strict=True))
 
 

@@ -136,7 +136,7 @@ def incidents(
     """Yield an incident, or its absence, for each data source that is not being refreshed."""
     for status in (
         *statuses(instance, datasources, reads_journal=False).values(),
-        *statuses_of_files(instance, reads_journal=False).values(),
+        *statuses_of_files(instance).values(),
     ):
         if status.state in (Status.FAILED, Status.REFUSED, Status.LATE, Status.HELD):
             verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(status.state, "has")

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tableau_pipeline.components.audit import AuditTime
 from tableau_pipeline.components.automation import triggers_of
+from tableau_pipeline.components.command_publishes import publishes_sensor
 from tableau_pipeline.components.notifications import Notify, notification_sensor
 from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.components.published_datasource import PublishedDatasource
@@ -118,11 +119,12 @@ class TableauPipeline(YamlComponent):
         in_process = self.in_process and not os.environ.get("SPARK_REMOTE")
         resources = resources_from_env(keep_days=self.keep_days)
         resources["io_manager"] = resources["snapshots"]
+        notifications = [notification_sensor(self.notify, datasources)] if self.notify else []
         definitions = dg.Definitions(
             jobs=[publish_file],
             resources={name: resources[name] for name in self.resources},
             executor=dg.in_process_executor if in_process else None,
-            sensors=[notification_sensor(self.notify, datasources)] if self.notify else None,
+            sensors=[publishes_sensor(), *notifications],
         )
         audit = self.audit.definitions(datasources) if self.audit else dg.Definitions()
         warnings = warning_definitions(datasources)

@@ -1,38 +1,24 @@
 """The job `publish_file`, which publishes files without any code."""
 
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, get_args
 
 import dagster as dg
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from tableau_pipeline.components.journal import (
     collect_snapshots,
-    histories,
     journal_of_step,
-    journal_place,
     setup_of,
 )
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
 from tableau_pipeline.components.reporting import dry_run_observation, published_result, tag_run
-from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Table,
-)
-from tableau_pipeline.core.identity import root_of
-from tableau_pipeline.core.policies import (
-    Diff,
-    ReplaceAll,
-)
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import BadRows
 from tableau_pipeline.ingest.options import Format
 from tableau_pipeline.ingest.publication import (
-    KEY_PREFIX,
     BadRowsPolicy,
     FilePublication,
     Mode,
@@ -48,8 +34,6 @@ from tableau_pipeline.resources import (
 )
 from tableau_pipeline.resources.services import as_failure
 
-# How many of the newest runs that publish files are read.
-_MAX_RUNS = 1000
 _CHOICES = {
     "format": get_args(Format),
     "mode": get_args(Mode),
@@ -146,52 +130,6 @@ class PublishFileConfig(RefreshConfig):
 FILES_TAG = {"tableau/from": "files"}
 # The name of the step.
 STEP = "publish_files"
-
-
-def published_files(
-    instance: dg.DagsterInstance, *, reads_journal: bool = True
-) -> Mapping[str, tuple[Declaration, dg.RunRecord | None]]:
-    """Return the data sources that were published from files, by key.
-
-    Each that a run of `publish_file` published or failed to publish comes with the newest such run.
-    Those that only the command `publish` has published come without a run; records of the journal
-    declare them.
-
-    Args:
-        reads_journal: whether to look for those of the command.
-    """
-    published: dict[str, tuple[Declaration, dg.RunRecord | None]] = {}
-    for record in instance.get_run_records(dg.RunsFilter(tags=FILES_TAG), limit=_MAX_RUNS):
-        # A user may have entered an invalid config in the launchpad.
-        with suppress(LookupError, TypeError, ValidationError):
-            run_config: Any = record.dagster_run.run_config
-            config = PublishFileConfig(**run_config["ops"][STEP]["config"])
-            if config.sends:
-                declaration = config.declaration()
-                published.setdefault(declaration.key, (declaration, record))
-    if not reads_journal:
-        return published
-    place, root = journal_place(), tableau_project_root()
-    keys = {each.partition("@")[0] for each in place.recorded_keys() if root_of(each) == root}
-    unknown = {key for key in keys if key.startswith(KEY_PREFIX)} - {*published}
-    for key, history in histories(instance, unknown).items():
-        if checkpoint := history.checkpoint:
-            published[key] = (_recorded_declaration(key, checkpoint), None)
-    return published
-
-
-def _recorded_declaration(key: str, checkpoint: Checkpoint) -> Declaration:
-    """Return the declaration of a data source of files, as far as its records show it."""
-    ((name, table),) = checkpoint.tables.items()
-    is_json = any(column.type.startswith("json of ") for column in table.columns)
-    return Declaration(
-        key=key,
-        name=checkpoint.name,
-        # A declaration has no root.
-        project=checkpoint.project.removeprefix(f"{tableau_project_root()}/"),
-        tables=(Table(name, table.model, policy=Diff(table.key) if table.key else ReplaceAll()),),
-        nested="json" if is_json else "refuse",
-    )
 
 
 @dg.op(name=STEP, pool=POOL)

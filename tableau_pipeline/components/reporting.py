@@ -20,7 +20,7 @@ from tableau_pipeline.dagster_internals import (
 )
 from tableau_pipeline.errors import HeldError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
-from tableau_pipeline.metadata.merge import conflict_phrases
+from tableau_pipeline.metadata.merge import Values, conflict_phrases
 from tableau_pipeline.metadata.merge import metadata_rows as field_rows
 from tableau_pipeline.outcome import Check, Refusal, by_check
 from tableau_pipeline.refresh.decide import Publish, Refuse, UpdateTables
@@ -211,15 +211,21 @@ def _metadata(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{prefix}/{name}": value for name, value in values.items()}
 
 
-def _column_metadata(declaration: Declaration, done: Refreshed) -> dict[str, Any]:
-    """Return column schema and lineage; with several tables, the names are "table.column"."""
+def _column_metadata(
+    declaration: Declaration, checkpoint: Checkpoint, values: Values
+) -> dict[str, Any]:
+    """Return column schema and lineage; with several tables, the names are "table.column".
+
+    Args:
+        values: the declared metadata.
+    """
     schema, lineage = [], {}
     for table in declaration.tables:
         model = dg.AssetKey.from_user_string(table.model)
         prefix = f"{table.name}." if len(declaration.tables) > 1 else ""
-        for column in done.checkpoint.tables[table.name].columns:
+        for column in checkpoint.tables[table.name].columns:
             path = ("field", declaration.published_name(table.name), column.name, "description")
-            description = done.declared_values.get(path)
+            description = values.get(path)
             name = f"{prefix}{column.name}"
             schema.append(dg.TableColumn(name, hyper_type(column, table=""), description))
             lineage[name] = [dg.TableColumnDep(model, column.name)]
@@ -321,7 +327,6 @@ def published_result(
     checkpoint, remote = done.checkpoint, done.remote
     limit = (checkpoint.size or 0) * declaration.republish.growth
     grown = round(100 * checkpoint.grown / limit, 1) if limit else 0.0
-    times = {"content last changed": checkpoint.changed_at, "last compared": checkpoint.compared_at}
     # The UI keeps this order: the results come first, the explanations last.
     metadata: dict[str, Any] = {
         "summary": done.summary,
@@ -334,16 +339,46 @@ def published_result(
         "seconds": done.seconds["total"],
         "growth of the file, % of its limit": grown,
         **({"data source": dg.MetadataValue.url(remote.link)} if remote.link else {}),
-        **{name: dg.MetadataValue.timestamp(moment) for name, moment in times.items() if moment},
+        **_times(checkpoint),
         "comparison": comparison(done),
         **({"warnings": "\n".join(done.warnings)} if done.warnings else {}),
         **_field_table(done),
-        **_column_metadata(declaration, done),
+        **_column_metadata(declaration, checkpoint, done.declared_values),
         **_decision(done),
         "details": _details(done),
     }
     key, version = dg.AssetKey.from_user_string(declaration.key), _data_version(checkpoint)
     return dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=version)
+
+
+def published_by_command(
+    declaration: Declaration, checkpoint: Checkpoint, decision: str
+) -> dg.AssetMaterialization:
+    """Return the event that shows what the command `publish` left, as far as its records say."""
+    rows, taken_at = checkpoint.rows[declaration.fact_table], checkpoint.taken_at
+    compared = "" if checkpoint.unreconciled or checkpoint.distrust else "equal"
+    metadata: dict[str, Any] = {
+        "summary": f"{declaration.name}: {decision}, {rows:,} rows, by the command publish",
+        **({"accepted": str(checkpoint.accepted)} if checkpoint.accepted else {}),
+        "dagster/row_count": rows,
+        **_times(checkpoint),
+        "comparison": compared or str(checkpoint.distrust or checkpoint.unreconciled),
+        **_column_metadata(declaration, checkpoint, {}),
+        "decision": decision,
+        "reason": "by the command publish",
+        "details": {
+            "compared": compared,
+            "rows": dict(checkpoint.rows),
+            "rows taken at": taken_at.isoformat() if taken_at else None,
+            "luid": checkpoint.luid,
+        },
+    }
+    return dg.AssetMaterialization(dg.AssetKey.from_user_string(declaration.key), metadata=metadata)
+
+
+def _times(checkpoint: Checkpoint) -> dict[str, dg.TimestampMetadataValue]:
+    times = {"content last changed": checkpoint.changed_at, "last compared": checkpoint.compared_at}
+    return {name: dg.MetadataValue.timestamp(moment) for name, moment in times.items() if moment}
 
 
 def _details(done: Refreshed) -> Mapping[str, Any]:

@@ -10,8 +10,9 @@ import dagster as dg
 from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.freshness import Freshness
 from tableau_pipeline.components.journal import histories, journal_of, journal_place
-from tableau_pipeline.components.publish_file import STEP, published_files
+from tableau_pipeline.components.publish_file import STEP
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.components.rejected import newest_row_times
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
@@ -268,25 +269,22 @@ def with_rejected(
     return result
 
 
-def statuses_of_files(
-    instance: dg.DagsterInstance, *, reads_journal: bool = True
-) -> Mapping[str, DatasourceStatus]:
+def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceStatus]:
     """Return the status of each data source that is published from files, by asset key.
 
-    Arguments and errors are as in `statuses`.
+    Errors are as in `published_files`.
     """
-    published = published_files(instance, reads_journal=reads_journal)
-    needed = {key for key, (_, run) in published.items() if reads_journal or _is_unfinished(run)}
-    recorded, held = histories(instance, needed), holds(journal_place())
+    published, held = published_files(instance), holds(journal_place())
+    assets = {key: dg.AssetKey.from_user_string(key) for key in published}
+    records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
+    entries = {entry.asset_key: entry for entry in records}
     status_by_key = {}
-    for key, (declaration, run) in published.items():
-        last = past_refresh(instance.get_latest_materialization_event(dg.AssetKey(key.split("/"))))
-        known = recorded.get(key, History())
+    for key, file in published.items():
+        entry, known, run = entries.get(assets[key]), file.history, file.run
+        last = past_refresh(entry.last_materialization) if entry else None
         checkpoint = _certain_checkpoint(known)
-        status = DatasourceStatus(key, declaration.name, last, checkpoint, of_files=True)
-        taken_at = checkpoint.taken_at if checkpoint else None
-        is_older = taken_at and run and run.create_timestamp < taken_at
-        if run is None or (is_older and not (last and taken_at and taken_at <= last.at)):
+        status = DatasourceStatus(key, file.declaration.name, last, checkpoint, of_files=True)
+        if run is None or file.by_command:
             status = _by_command(status, known, journal_of(instance, key))
         elif not (last and run.dagster_run.run_id == last.run_id):
             status = _with_newest_run(instance, status, run, known)
@@ -299,7 +297,8 @@ def _by_command(
 ) -> DatasourceStatus:
     """Return the status of a data source that the command `publish` published last from files."""
     checkpoint = known.checkpoint
-    if checkpoint and checkpoint.taken_at:
+    is_shown = status.last and checkpoint and status.last.taken_at == checkpoint.taken_at
+    if checkpoint and checkpoint.taken_at and not is_shown:
         # The journal does not say how the rows were compared, only whether they were equal.
         compared = "" if checkpoint.unreconciled or checkpoint.distrust else "equal"
         (table,) = checkpoint.tables.values()
@@ -323,6 +322,9 @@ def _by_command(
     if (failure := known.failure) is None:
         why = "its last publish was interrupted, and has left no reason"
         return replace(status, state=Status.FAILED, why=why)
+    if failure.status is Status.HELD:
+        # It did nothing. Whether somebody still holds the data source, the hold itself says.
+        return status
     return replace(status, state=failure.status, why=failure.reason, accepts=failure.accepts)
 
 

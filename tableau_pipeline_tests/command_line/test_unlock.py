@@ -66,6 +66,7 @@ def test_the_next_refresh_goes_on(declared: World):
         *_, released = records_of(instance, KEY)
     assert isinstance(released, ClaimRelease)
     assert (released.claim, released.unlocked_by) == (lost.claim.id, getpass.getuser())
+    assert released.run_id == lost.claim.owner.run_id
     for use in (lost.check_fence, lost.close, lambda: lost.append(intent("next", lost.number))):
         with pytest.raises(OvertakenError, match="overtaken by a user, who ended its claim"):
             use()

@@ -155,13 +155,13 @@ def test_refused_and_failed_in_turns(location: Location):
 def test_a_tick_reads_no_journal(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a sensor that asks an object store about each data source every minute."""
 
-    def history(journal: StoredJournal) -> None:
+    def newest_record(journal: StoredJournal) -> None:
         raise AssertionError(f"it reads the records of {journal.key}")
 
     with telling(location, Web) as (tick, web):
         location.model(flights(1))
         location.refresh("busy")
-        monkeypatch.setattr(StoredJournal, "history", history)
+        monkeypatch.setattr(StoredJournal, "newest_record", newest_record)
         tick()
         assert len(web.got) == 1
 

@@ -62,7 +62,10 @@ def test_one_declaration_is_enough(shop: Project):
     definitions = loaded(shop)
     assert set(definitions.resources or {}) == {"spark", "hyper", "tableau", "snapshots"}
     assert (definitions.resources or {})["snapshots"].keep_days == 30
-    assert [each.name for each in definitions.sensors or ()] == ["refresh_after_models"]
+    assert [each.name for each in definitions.sensors or ()] == [
+        "published_files",
+        "refresh_after_models",
+    ]
     assert {
         each.name: (each.job_name, each.cron_schedule, each.execution_timezone)
         for each in definitions.schedules or ()

@@ -16,11 +16,8 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.components.audit import undeclared
 from tableau_pipeline.components.notifications import incidents
-from tableau_pipeline.components.publish_file import (
-    PublishFileConfig,
-    publish_file,
-    published_files,
-)
+from tableau_pipeline.components.publish_file import PublishFileConfig, publish_file
+from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.components.status import statuses_of_files
 from tableau_pipeline.core.identity import TAG_PREFIX
 from tableau_pipeline.hyper import open_hyper

@@ -1,0 +1,70 @@
+"""A sensor that shows in Dagster what the command `publish` has published.
+
+The command does not report it: it may run where no Dagster is, and need not wait seconds for its
+import. But its journal is in the data folder, where the sensor finds it.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from tableau_pipeline.components.instigators import default_status
+from tableau_pipeline.components.journal import journal_of
+from tableau_pipeline.components.published_files import (
+    is_of_command,
+    recorded_declaration,
+    records_of_files,
+)
+from tableau_pipeline.components.reporting import published_by_command
+from tableau_pipeline.components.status import past_refresh
+from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.journal import ClaimRelease
+
+
+def publishes_sensor() -> dg.SensorDefinition:
+    """Return the sensor, which starts no run."""
+
+    @dg.sensor(
+        name="published_files",
+        minimum_interval_seconds=60,
+        default_status=default_status(dg.DefaultSensorStatus),
+        description="Shows in Dagster what the command tableau-pipeline publish has published.",
+    )
+    def show(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        names = []
+        for key, checkpoint in _unreported(context.instance):
+            declaration = recorded_declaration(key, checkpoint)
+            decision = _decision(context.instance, key, checkpoint)
+            event = published_by_command(declaration, checkpoint, decision)
+            context.instance.report_runless_asset_event(event)
+            names.append(declaration.name)
+        return dg.SkipReason(f"Shown: {', '.join(names)}" if names else "Nothing new to show")
+
+    return show
+
+
+def _unreported(instance: dg.DagsterInstance) -> Iterator[tuple[str, Checkpoint]]:
+    """Yield what the command published last, if Dagster does not show it, by key."""
+    published = {
+        key: newest.record.checkpoint
+        for key, newest in records_of_files(instance).items()
+        if isinstance(newest.record, ClaimRelease) and is_of_command(instance, newest)
+    }
+    assets = {key: dg.AssetKey.from_user_string(key) for key in published}
+    records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
+    entries = {entry.asset_key: entry for entry in records}
+    for key, checkpoint in published.items():
+        entry = entries.get(assets[key])
+        last = past_refresh(entry.last_materialization) if entry else None
+        taken_at = checkpoint.taken_at if checkpoint else None
+        if checkpoint and taken_at and (last is None or last.rows_at < taken_at):
+            yield key, checkpoint
+
+
+def _decision(instance: dg.DagsterInstance, key: str, checkpoint: Checkpoint) -> str:
+    """Return in a few words what a refresh did; its records tell only what it left."""
+    checkpoints = journal_of(instance, key).checkpoints()
+    before = next((each for each in checkpoints if each.refresh < checkpoint.refresh), None)
+    if before and before.changed_at == checkpoint.changed_at:
+        return "no change"
+    return "update" if checkpoint.updates else "publish"

@@ -1,0 +1,226 @@
+"""What only the command `publish` has published: in notifications, in the audit and in Dagster."""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.test_utils import create_run_for_test
+
+from tableau_pipeline.components.command_publishes import publishes_sensor
+from tableau_pipeline.components.journal import journal_of
+from tableau_pipeline.components.notifications import incidents
+from tableau_pipeline.components.publish_file import FILES_TAG, publish_file
+from tableau_pipeline.components.status import past_refresh, statuses_of_files
+from tableau_pipeline.core.hold import Hold, end_hold, put_hold
+from tableau_pipeline.core.journal_store import StoredJournal
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.ingest.publication import FilePublication
+from tableau_pipeline.objects.storage import LocalStorage
+from tableau_pipeline.outcome import Accept, Status
+from tableau_pipeline.refresh.decide import Options
+from tableau_pipeline.scripting.files import publish_files
+from tableau_pipeline_tests.components.support.location import Location, forget
+from tableau_pipeline_tests.components.test_notifications import Web, telling
+
+LOG = logging.getLogger(__name__)
+Publish = Callable[..., bool]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "sales.csv")
+
+
+@pytest.fixture
+def publish(location: Location, path: str, monkeypatch: pytest.MonkeyPatch) -> Publish:
+    """Publishes a file of so many rows as the command does; whether that went well."""
+    monkeypatch.setenv("TABLEAU_SERVER_URL", location.sandbox.url)
+    monkeypatch.setenv("TABLEAU_TOKEN_NAME", location.sandbox.token_name)
+    monkeypatch.setenv("TABLEAU_TOKEN_VALUE", location.sandbox.token_secret)
+
+    def publish(rows: int, *accept: Accept, name: str = "Sales") -> bool:
+        Path(path).write_text("id\n" + "".join(f"{row}\n" for row in range(rows)), "utf-8")
+        options = Options(accept=frozenset(accept))
+        with suppress(RefreshError):
+            publish_files(FilePublication(paths=(path,), name=name), options=options, log=LOG)
+            return True
+        return False
+
+    return publish
+
+
+def key_of(name: str = "Sales") -> str:
+    return FilePublication(paths=("any.csv",), name=name).declaration().key
+
+
+def run_job(location: Location, path: str, **config: Any) -> dg.ExecuteInProcessResult:
+    """Publish the file by the job, as the launchpad does."""
+    definitions = dg.Definitions(jobs=[publish_file], resources=location.resources())
+    return definitions.resolve_job_def("publish_file").execute_in_process(
+        instance=location.instance,
+        raise_on_error=False,
+        run_config={
+            "ops": {"publish_files": {"config": {"path": path, "name": "Sales", **config}}}
+        },
+    )
+
+
+def materializations(location: Location, name: str = "Sales") -> list[dg.EventLogEntry]:
+    """What Dagster shows of a data source, the oldest first."""
+    found = location.instance.fetch_materializations(
+        dg.AssetKey(key_of(name).split("/")), limit=100
+    )
+    return [record.event_log_entry for record in found.records][::-1]
+
+
+def tick(location: Location) -> str:
+    """Evaluate the sensor as the daemon does; what the tick says."""
+    with dg.build_sensor_context(location.instance) as context:
+        return str(publishes_sensor().evaluate_tick(context).skip_message)
+
+
+def test_a_refused_publish_is_told_once(location: Location, publish: Publish):
+    """Prevents: a file that a job of cron publishes, and that stands still without a message; or a
+    message every minute, or none when it is refused again after it had recovered."""
+    with telling(location, Web) as (told, web):
+        # Nobody reads it yet, and who typed the command has seen the refusal.
+        assert not publish(0)
+        told()
+        assert publish(4)
+        told()
+        assert web.got == []
+        for _ in range(2):
+            assert not publish(1)
+            told()
+            told()
+        (first,) = web.got
+        assert first["message"].startswith('"Sales" was refused: Table "Sales"')
+        assert "publish the file again, with accept: [shrink]" in first["message"]
+        assert publish(1, Accept.SHRINK)
+        told()
+        location.sandbox.stop()
+        assert not publish(2)
+        location.sandbox.start()
+        told()
+        assert len(web.got) == 2
+        assert web.got[1]["message"].startswith('"Sales" has failed: ')
+
+
+def test_who_published_last_counts(location: Location, publish: Publish, path: str):
+    """Prevents: a run that failed last week, and hides that the command has published since; or a
+    refused command that a run of last week hides."""
+
+    def state() -> tuple[Status, str | None]:
+        """Its status, and the run that has failed."""
+        (status,) = statuses_of_files(location.instance).values()
+        (incident,) = incidents(location.instance, ())
+        assert (incident.status or Status.FRESH) == status.state
+        return status.state, status.run_id
+
+    fresh, refused = (Status.FRESH, None), (Status.REFUSED, None)
+
+    assert publish(4)
+    Path(path).write_text("id\n1\n", "utf-8")
+    run = run_job(location, path)
+    assert state() == (Status.REFUSED, run.run_id)
+    assert publish(4)
+    assert state() == fresh
+    tick(location)
+    assert state() == fresh
+    Path(path).write_text("id\n1\n", "utf-8")
+    assert run_job(location, path, accept=["shrink"]).success
+    assert state() == fresh
+    assert not publish(0)
+    assert state() == refused
+    # Its process has ended before it could leave a record.
+    config = {"ops": {"publish_files": {"config": {"path": path, "name": "Sales"}}}}
+    run = create_run_for_test(
+        location.instance, status=dg.DagsterRunStatus.FAILURE, run_config=config, tags=FILES_TAG
+    )
+    assert state() == (Status.FAILED, run.run_id)
+    assert publish(1)
+    journal = journal_of(location.instance, key_of())
+    put_hold(journal.place, journal.key, Hold(by="eve"))
+    assert not publish(1)
+    assert state() == (Status.HELD, None)
+    end_hold(journal.place, journal.key)
+    assert state() == fresh
+
+
+def test_a_look_costs_the_same_however_much_is_declared(
+    location: Location, publish: Publish, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a sensor that lists the records of all data sources of an object store each minute,
+    to find the few that are of files."""
+    location.publish("busy")
+    assert publish(4)
+    listed, read = list[str](), list[str]()
+    seen, newest = LocalStorage.list, StoredJournal.newest_record
+
+    def listing(storage: LocalStorage, prefix: str) -> Any:
+        listed.append(prefix)
+        return seen(storage, prefix)
+
+    def reading(journal: StoredJournal) -> Any:
+        read.append(journal.key)
+        return newest(journal)
+
+    monkeypatch.setattr(LocalStorage, "list", listing)
+    monkeypatch.setattr(StoredJournal, "newest_record", reading)
+    assert [each.subject for each in incidents(location.instance, ())] == [key_of()]
+    assert read == [key_of()]
+    assert not [prefix for prefix in listed if "busy" in prefix or prefix.count("/") < 2]
+
+
+def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish, path: str):
+    """Prevents: a data source of which the web UI knows nothing, although it is published each
+    morning; events that nobody caused."""
+    assert "Nothing new" in tick(location)
+    assert publish(4)
+    assert tick(location) == "Shown: Sales"
+    assert "Nothing new" in tick(location)
+    (event,) = materializations(location)
+    shown = past_refresh(event)
+    assert shown
+    assert (shown.decision, shown.rows, shown.run_id) == ("publish", 4, "")
+    assert shown.taken_at == location.checkpoint(key_of()).taken_at
+    metadata = event.asset_materialization.metadata  # ty: ignore
+    assert [column.name for column in metadata["dagster/column_schema"].value.columns] == ["id"]
+    assert not publish(1)
+    assert "Nothing new" in tick(location)
+    assert publish(4)
+    assert tick(location) == "Shown: Sales"
+    assert [past_refresh(each).decision for each in materializations(location)] == [  # ty: ignore
+        "publish",
+        "no change",
+    ]
+    (status,) = statuses_of_files(location.instance).values()
+    assert (status.state, status.last) == (
+        Status.FRESH,
+        past_refresh(materializations(location)[-1]),
+    )
+    # A run reports by itself.
+    assert run_job(location, path).success
+    assert "Nothing new" in tick(location)
+    assert len(materializations(location)) == 3
+
+
+@pytest.mark.slow
+def test_the_audit_compares_it(location: Location, publish: Publish):
+    """Prevents: rows that somebody has changed, where only the command has published."""
+    assert publish(4)
+    result = location.audit()
+    assert result.success
+    assert f"{key_of()}: equal, " in location.log(result)
+
+
+def test_records_that_are_gone(location: Location, publish: Publish):
+    """Prevents: an empty folder that stops all notifications."""
+    assert publish(4)
+    forget(location.instance, key_of())
+    assert [*incidents(location.instance, ())] == []
+    assert "Nothing new" in tick(location)
