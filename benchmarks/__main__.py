@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from benchmarks.files import compare_files
 from benchmarks.hours import measure_hours
 from benchmarks.idle import compare_idle
 from benchmarks.increments import compare_with_full_refresh
+from benchmarks.journal_requests import measure_journal
 from benchmarks.many.comparison import compare_many
 from benchmarks.peers.comparison import compare_small_tables, compare_with_peers
 from benchmarks.publish import compare_publish
-from benchmarks.results import worse, write
+from benchmarks.results import entry, worse, write
 from benchmarks.upload import compare_uploads
 
 _WHICH = {
@@ -33,18 +35,32 @@ _WHICH = {
     "idle": lambda chosen: compare_idle(chosen.runs),
     "upload": lambda chosen: compare_uploads(chosen.runs),
     "hours": lambda chosen: measure_hours(chosen.runs),
+    "journal": lambda _: measure_journal(),
     "hosts": lambda chosen: compare_with_several_hosts(chosen.scale),
 }
 
 # Needs PostgreSQL, which pip does not install.
 _WITH_SERVERS = "hosts"
+_SCALED = ("increments", "change", "choices", "peers", "hosts")
+_SCALE = 1.0
+
+
+def _options(benchmark: str, chosen: argparse.Namespace) -> dict[str, str]:
+    """Return the options that change what a benchmark does; those by default are left out."""
+    options = {}
+    if benchmark in _SCALED and chosen.scale != _SCALE:
+        options["scale"] = f"{chosen.scale:g}"
+    if benchmark == "change" and chosen.cases != [*CASES]:
+        options["cases"] = ",".join(chosen.cases)
+    return options
+
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "which", nargs="?", choices=_WHICH, help=f"(default: all but {_WITH_SERVERS})"
     )
-    parser.add_argument("--scale", type=float, default=1, help="of TPC-H (default: 1)")
+    parser.add_argument("--scale", type=float, default=_SCALE, help="of TPC-H (default: 1)")
     parser.add_argument("--runs", type=int, default=5, help="of all but the build (default: 5)")
     parser.add_argument(
         "--cases",
@@ -66,5 +82,6 @@ if __name__ == "__main__":
         sys.exit(bool(lines))
     for name, compare in _WHICH.items():
         if parsed.which == name or (not parsed.which and name != _WITH_SERVERS):
+            load = os.getloadavg()[0]
             compare(parsed)
-            write(name)
+            write(entry(name, _options(name, parsed)), load=load)

@@ -42,18 +42,21 @@ def compare_with_bare_sql() -> None:
         )
         tables = files.desired(None)
         bare = folder / "bare.hyper"
-        ratios = []
+        ratios, seconds = list[float](), list[tuple[float, float]]()
         for run in range(RUNS + 1):
             took = _seconds(lambda: files.file(tables))
             floor = _seconds(lambda: _bare(hyper, bare, snapshots))
             if run:  # the first one warms the page cache
                 ratios.append(took / floor)
+                seconds.append((took, floor))
                 print(f"ours {took:.3f} s   bare CTAS {floor:.3f} s   ratio {ratios[-1]:.2f}")
         ours = files.file(tables).path
         for table in snapshots:
             _assert_equal(hyper, ours, bare, table)
         name = "building the four-table extract / bare CTAS"
         print(f"{name}: {figure(name, ratios)}, {RUNS} runs, equal contents")
+        for way, values in zip(("ours", "bare CTAS"), zip(*seconds, strict=True), strict=True):
+            print(f"seconds, {way}: {figure(f'seconds, {way}', values)}")
 
 
 def _snapshots(folder: Path) -> dict[str, Snapshot]:

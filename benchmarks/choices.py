@@ -105,10 +105,10 @@ def compare_choices(scale: float, runs: int) -> None:
     defaults = found[_CHOICES[0].name]
     for name, effects in found.items():
         cells = [
-            figure(f"{name}: {of}", _ratios(effects, defaults, of)) for of in ("write", "load")
+            figure(f"{name}: {of}", _ratios(effects, defaults, of))
+            for of in ("write", "load", "stored", "loaded")
         ]
-        sizes = [f"{_ratios(effects, defaults, of)[0]:.2f}" for of in ("stored", "loaded")]
-        print(f"| {name} | {' | '.join([*cells, *sizes])} |")
+        print(f"| {name} | {' | '.join(cells)} |")
 
 
 def _ratios(effects: Sequence[Effect], defaults: Sequence[Effect], of: str) -> list[float]:

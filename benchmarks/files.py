@@ -67,9 +67,10 @@ def compare_files(runs: int) -> None:
                     figure(f"{way}: {what}, ratio", ratios),
                 ]
             print(f"| {way} | {' | '.join(cells)} |")
-        peaks = [in_fresh_process(_peak, folder, rows) for rows in (ROWS, 10 * ROWS)]
-        print(f"Peak memory of Python: {peaks[0] / 1e6:.0f} MB; for ten times the rows "
-              f"{peaks[1] / 1e6:.0f} MB, {peaks[1] / peaks[0]:.2f} times as much")  # fmt: skip
+        peaks = [in_fresh_process(_peak, folder, rows) / 1e6 for rows in (ROWS, 10 * ROWS)]
+        once, tenfold = "MB of Python at most", "MB of Python at most, ten times the rows"
+        print(f"{once}: {figure(once, [peaks[0]], 0)}; {tenfold}: {figure(tenfold, [peaks[1]], 0)}")
+        print(f"That is {peaks[1] / peaks[0]:.2f} times as much")
 
 
 def _to_snapshot(spark: SparkSession, path: Path, to: Path) -> None:

@@ -1,8 +1,7 @@
 """What the journal costs in an object store: requests, and seconds where each takes 50 ms.
 
-`python -m benchmarks.journal_requests` reads the records of 40 and 500 data sources as `status`
-does, and claims and releases one data source as a refresh without a change does; with ten records
-each, and with 10,000 that were made.
+It reads the records of 40 and 500 data sources as `status` does, and claims and releases one data
+source as a refresh without a change does; with ten records each, and with 10,000 that were made.
 """
 
 import logging
@@ -10,7 +9,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from unittest import mock
 
 import dagster as dg
 
+from benchmarks.results import figure
 from tableau_pipeline.components.journal import histories, journal_of
 from tableau_pipeline.core.journal import Claim, ClaimRelease, History
 from tableau_pipeline.core.journal_store import StoredJournal, script_journal
@@ -25,7 +25,9 @@ from tableau_pipeline.objects.storage import LocalStorage
 from tableau_pipeline.refresh.claim import claimed
 
 _SECONDS = 0.05
-_OPERATIONS = ("put", "replace", "read", "list", "delete")
+_OPERATIONS = ("put", "replace", "read", "list", "folders", "delete")
+# Numbers of data sources, and of the refreshes of each.
+_SIZES = ((40, 5), (500, 5), (1, 5), (1, 5000))
 
 
 @contextmanager
@@ -61,13 +63,21 @@ def fill(journal: StoredJournal, refreshes: int) -> None:
             history: History = created
 
 
-def main() -> None:
-    """Print the figures."""
+def measure_journal(sizes: Sequence[tuple[int, int]] = _SIZES) -> None:
+    """Print a table.
+
+    Args:
+        sizes: numbers of data sources, and of the refreshes of each.
+    """
     log = logging.getLogger(__name__)
-    print("data sources  records  operation          requests each  seconds")
-    for count, refreshes in ((40, 5), (500, 5), (1, 5), (1, 5000)):
-        with tempfile.TemporaryDirectory() as folder, dg.instance_for_test() as instance:
-            os.environ["PIPELINE_DATA_DIR"] = folder
+    print("\n| data sources | records | operation | requests of each | seconds |")
+    print(f"{'| --- ' * 5}|")
+    for count, refreshes in sizes:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            dg.instance_for_test() as instance,
+            mock.patch.dict(os.environ, {"PIPELINE_DATA_DIR": folder}),
+        ):
             keys = [f"source_{number}" for number in range(count)]
             for key in keys:
                 fill(script_journal(Path(folder) / "journal", key), refreshes)
@@ -75,18 +85,18 @@ def main() -> None:
                 began = time.perf_counter()
                 histories(instance, keys)
                 took = time.perf_counter() - began
-            shown = f"{count:12}  {2 * refreshes:7}"
-            each = counts.total() / count
-            print(f"{shown}  status             {each:13.2f}  {took:7.2f}")
+            _print(count, 2 * refreshes, "status", (counts.total() / count, took))
             journal = journal_of(instance, keys[0])
             with delayed() as counts:
                 began = time.perf_counter()
                 with claimed(journal, what="", timeout=0, sleep=time.sleep, log=log) as held:
                     held.close()
                 took = time.perf_counter() - began
-            total = counts.total()
-            print(f"{shown}  claim and release  {total:13}  {took:7.2f}")
+            _print(count, 2 * refreshes, "claim and release", (counts.total(), took))
 
 
-if __name__ == "__main__":
-    main()
+def _print(count: int, records: int, operation: str, taken: tuple[float, float]) -> None:
+    name = f"{operation}, {count} data sources, {records} records"
+    for what, value in zip(("requests of each", "seconds"), taken, strict=True):
+        figure(f"{name}: {what}", [value])
+    print(f"| {count} | {records} | {operation} | {taken[0]:.2f} | {taken[1]:.2f} |", flush=True)

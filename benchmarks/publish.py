@@ -102,4 +102,6 @@ def _print_change(folder: Path, sandbox: Sandbox, environment: Mapping[str, str]
     by_script = Path(f"{path}.hyper").stat().st_size
     name = "1 % changed: bytes / those of the script"
     share = figure(name, [sent[1] / by_script], 3)
-    print(f"The script sends {by_script / 1e6:.2f} MB; {name}: {share}")
+    ours = figure("1 % changed: MB", [sent[1] / 1e6])
+    script = figure("1 % changed: MB of the script", [by_script / 1e6])
+    print(f"Sent: {ours} MB, by the script {script} MB; {name}: {share}")

@@ -40,12 +40,31 @@ def figure(
     return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
-def write(benchmark: str, file: Path = RESULTS) -> None:
-    """Put the figures that were kept since the last call in place of those of a benchmark."""
+def entry(benchmark: str, options: Mapping[str, str]) -> str:
+    """Return the name of the results of a benchmark, with the options that change what it does.
+
+    So those of scale 10 do not replace those of scale 1, and are not compared with them.
+    """
+    return " ".join([benchmark, *(f"--{name} {value}" for name, value in options.items())])
+
+
+def write(benchmark: str, file: Path = RESULTS, *, load: float) -> None:
+    """Put the figures that were kept since the last call in place of those of a benchmark.
+
+    Args:
+        benchmark: see `entry`.
+        load: of the machine before the benchmark began.
+
+    Raises:
+        RuntimeError: no figure was kept.
+    """
+    if not _figures:
+        raise RuntimeError(f"{benchmark} has kept no figure: there is nothing to compare it by")
     stored = json.loads(file.read_text("utf-8")) if file.exists() else {}
     figures = {name: asdict(found) for name, found in sorted(_figures.items())}
     _figures.clear()
-    stored[benchmark] = {"commit": _commit(), "machine": _machine(), "figures": figures}
+    conditions = {"commit": _commit(), "machine": _machine(), "load before": round(load, 1)}
+    stored[benchmark] = {**conditions, "figures": figures}
     text = json.dumps(dict(sorted(stored.items())), indent=1, ensure_ascii=False)
     file.write_text(f"{text}\n", "utf-8")
 

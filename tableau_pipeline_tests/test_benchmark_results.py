@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from benchmarks import results
+from benchmarks.journal_requests import measure_journal
 
 
 def test_only_what_got_worse_is_told(tmp_path: Path):
@@ -15,12 +18,47 @@ def test_only_what_got_worse_is_told(tmp_path: Path):
         assert results.figure("seconds", values).startswith(f"{values[0]:.2f} (0.90 to")
         results.figure("speed", [10 / values[0]], more_is_better=True)
         results.figure("noise", [values[0] ** 0.2])
-        results.write("one", file)
+        results.write("one", file, load=0.1)
     after = json.loads(file.read_text())
     assert after["one"]["figures"]["seconds"]["runs"] == 3
+    assert after["one"]["load before"] == 0.1
     assert [*results.worse(before, after)] == [
         "one: seconds: 1 -> 1.2 (+20%)",
         "one: speed: 10 -> 8.33 (-17%)",
     ]
     assert [*results.worse(after, before)] == []
     assert [*results.worse({}, after)] == []
+
+
+def test_a_benchmark_without_a_figure_fails(tmp_path: Path):
+    """Prevents: a benchmark that is run for an hour, and of which nothing is kept."""
+    with pytest.raises(RuntimeError, match="one has kept no figure"):
+        results.write("one", tmp_path / "results.json", load=0)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_was_measured_otherwise_is_another_entry(tmp_path: Path):
+    """Prevents: figures of scale 10 that replace those of scale 1, or seem ten times worse."""
+    file = tmp_path / "results.json"
+    for options, seconds in (({}, 1.0), ({"scale": "10", "cases": "a,b"}, 10.0)):
+        results.figure("seconds", [seconds])
+        results.write(results.entry("change", options), file, load=0)
+    kept = json.loads(file.read_text())
+    assert [*kept] == ["change", "change --scale 10 --cases a,b"]
+    first = {"change": kept["change"]}
+    assert [*results.worse(first, kept)] == []
+
+
+def test_the_requests_of_a_journal_are_kept(tmp_path: Path):
+    """Prevents: a request more in each refresh, which nobody sees beside the seconds."""
+    measure_journal([(2, 1)])
+    file = tmp_path / "results.json"
+    results.write("journal", file, load=0)
+    kept = json.loads(file.read_text())["journal"]["figures"]
+    assert sorted(kept) == [
+        f"{operation}, 2 data sources, 2 records: {what}"
+        for operation in ("claim and release", "status")
+        for what in ("requests of each", "seconds")
+    ]
+    # The deployment once; of each a listing and a read.
+    assert kept["status, 2 data sources, 2 records: requests of each"]["median"] == 2.5

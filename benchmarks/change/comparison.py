@@ -153,7 +153,8 @@ def _table(found: Mapping[str, Sequence[Turn]], disk: Mapping[str, int]) -> str:
         cells += _both(title, turns, "wall")
         for what in ("sent", "hyperd", "python"):
             cells += _both(title, turns, what, unit=1e6, digits=1 if what == "sent" else 0)
-        lines.append(f"| {' | '.join(cells)} | {disk[letter] / 1e9:.1f} |")
+        cells.append(figure(f"{title}: GB of disk", [disk[letter] / 1e9], 1))
+        lines.append(f"| {' | '.join(cells)} |")
     starts = [turn.spark for turns in found.values() for turn in turns if turn.spark]
     if starts:
         name = "Spark that starts and writes nothing"

@@ -16,6 +16,7 @@ from benchmarks.fresh_process import in_fresh_process
 from benchmarks.lineitem import generate
 from benchmarks.peers.process_tree import processor_seconds
 from benchmarks.published import check_published
+from benchmarks.results import figure
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline_tests.cluster.deployment import deployment
@@ -108,11 +109,15 @@ def compare_with_several_hosts(scale: float) -> None:
 
 def _cells(refresh: _Refresh) -> Iterator[str]:
     yield from (refresh.where, refresh.what, refresh.decision)
-    yield from (f"{refresh.wall:.1f}", f"{refresh.cpu:.1f}")
+    taken = [("seconds", refresh.wall), ("processor, s", refresh.cpu)]
     if store := refresh.store:
-        yield from (f"{store.read / 1e6:.1f}", f"{store.written / 1e6:.1f}", f"{store.requests}")
-    else:
-        yield from ("", "", "")
+        taken += [("MB read", store.read / 1e6), ("MB written", store.written / 1e6)]
+        taken.append(("requests", store.requests))
+    for name, value in taken:
+        # It is measured once, so only the value is shown.
+        figure(f"{refresh.where}: {refresh.what}: {name}", [value])
+        yield f"{value:.0f}" if name == "requests" else f"{value:.1f}"
+    yield from [""] * (len(_HEADINGS) - 3 - len(taken))
 
 
 def _one_machine(lineitem: Path, folder: Path) -> list[_Refresh]:

@@ -65,8 +65,8 @@ def _print(found: Mapping[tuple[str, int], Sequence[Figures]], runs: int) -> Non
     )
     print(f"{'| --- ' * 8}|")
     for step, words in _STEPS.items():
-        cpu = {key: _median(each, step, "cpu") for key, each in found.items()}
-        wall = {key: _median(each, step, "wall") for key, each in found.items()}
+        cpu = {key: _median(words, key, each, step, "cpu") for key, each in found.items()}
+        wall = {key: _median(words, key, each, step, "wall") for key, each in found.items()}
         cells = []
         for layout, by_hand in _BY_HAND.items():
             cells += [
@@ -78,10 +78,18 @@ def _print(found: Mapping[tuple[str, int], Sequence[Figures]], runs: int) -> Non
                 figure(f"{words}: {layout} / {by_hand}, {count} data sources", [ratio])
         growth = [cpu[each, most] / cpu[each, least] for each in _LOCATIONS]
         cells.append(", ".join(f"{each:.1f}" for each in growth))
+        for location, ratio in zip(_LOCATIONS, growth, strict=True):
+            figure(f"{words}: {location}, from {least} to {most}", [ratio])
         print(f"| {words} | {' | '.join(cells)} |")
     requested = {key: sorted({each.requested for each in every}) for key, every in found.items()}
     print(f"requested by the last tick: {requested}")
 
 
-def _median(figures: Sequence[Figures], step: str, clock: str) -> float:
-    return statistics.median(getattr(getattr(each, step), clock) for each in figures)
+def _median(
+    words: str, key: tuple[str, int], figures: Sequence[Figures], step: str, clock: str
+) -> float:
+    """Keep the seconds of a step; return their median."""
+    location, count = key
+    values = [getattr(getattr(each, step), clock) for each in figures]
+    figure(f"{words}: {location}, {count} data sources: {clock}", values)
+    return statistics.median(values)

@@ -1,7 +1,6 @@
 """From Spark to `.hyper`: ours, the peers and the floor, in turns, on equal contents."""
 
 import os
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,14 +76,17 @@ def table(rows: Input, costs: Costs) -> str:
             ratios = [f"contents differ: {differing:,} rows", "", ""]
         else:
             ratios = [_ratios(rows, contender, costs, what) for what in ("wall", "cpu", "peak")]
-        size = statistics.median(cost.size for cost in own) / 1e6
-        seconds = figure(f"{rows.name}: {contender.name}: seconds", [cost.wall for cost in own])
-        cells = [contender.name, seconds, f"{size:.1f}", *ratios]
+        name = f"{rows.name}: {contender.name}"
+        if differing:
+            figure(f"{name}: rows that differ", [cost.differing for cost in own])
+        seconds = figure(f"{name}: seconds", [cost.wall for cost in own])
+        size = figure(f"{name}: MB of file", [cost.size / 1e6 for cost in own], 1)
+        cells = [contender.name, seconds, size, *ratios]
         lines.append(f"| {' | '.join(cells)} | {len(own)} |")
-    return "\n".join([*lines, "", _verdict(costs)])
+    return "\n".join([*lines, "", _verdict(rows, costs)])
 
 
-def _verdict(costs: Costs) -> str:
+def _verdict(rows: Input, costs: Costs) -> str:
     """In how many turns ours was faster than the fastest peer with equal contents."""
     peers = [
         own
@@ -97,6 +99,10 @@ def _verdict(costs: Costs) -> str:
         return ""
     best = [min(turn, key=lambda cost: cost.wall) for turn in zip(*peers, strict=True)]
     faster = [ours.wall < peer.wall for peer, ours in _pairs(best, costs[OURS])]
+    share = sum(faster) / len(faster)
+    figure(
+        f"{rows.name}: share of turns in which ours was the fastest", [share], more_is_better=True
+    )
     return f"Ours was faster than the fastest peer in {sum(faster)} of {len(faster)} turns."
 
 
