@@ -1,6 +1,7 @@
 """The figures of benchmarks: as text in tables, and as values in `results.json`."""
 
 import json
+import math
 import os
 import platform
 import statistics
@@ -84,8 +85,10 @@ def worse(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     for benchmark, found in after.items():
         old = before.get(benchmark, {}).get("figures", {})
         for name, now in found["figures"].items():
-            if name not in old or not (was := old[name]["median"]):
+            if name not in old:
                 continue
-            change = now["median"] / was - 1
+            was, median = old[name]["median"], now["median"]
+            # From 0, any growth is more than 5 %.
+            change = median / was - 1 if was else (math.inf if median else 0.0)
             if (-change if now["more_is_better"] else change) > _NOISE:
-                yield f"{benchmark}: {name}: {was:.3g} -> {now['median']:.3g} ({change:+.0%})"
+                yield f"{benchmark}: {name}: {was:.3g} -> {median:.3g} ({change:+.0%})"

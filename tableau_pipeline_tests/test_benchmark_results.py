@@ -18,11 +18,14 @@ def test_only_what_got_worse_is_told(tmp_path: Path):
         assert results.figure("seconds", values).startswith(f"{values[0]:.2f} (0.90 to")
         results.figure("speed", [10 / values[0]], more_is_better=True)
         results.figure("noise", [values[0] ** 0.2])
+        results.figure("requests", [values[0] - 1])
+        results.figure("rows that differ", [0])
         results.write("one", file, load=0.1)
     after = json.loads(file.read_text())
     assert after["one"]["figures"]["seconds"]["runs"] == 3
     assert after["one"]["load before"] == 0.1
     assert [*results.worse(before, after)] == [
+        "one: requests: 0 -> 0.2 (+inf%)",
         "one: seconds: 1 -> 1.2 (+20%)",
         "one: speed: 10 -> 8.33 (-17%)",
     ]
@@ -50,7 +53,7 @@ def test_what_was_measured_otherwise_is_another_entry(tmp_path: Path):
 
 
 def test_the_requests_of_a_journal_are_kept(tmp_path: Path):
-    """Prevents: a request more in each refresh, which nobody sees beside the seconds."""
+    """Prevents: a request more in each refresh, which the seconds do not show."""
     measure_journal([(2, 1)])
     file = tmp_path / "results.json"
     results.write("journal", file, load=0)

@@ -77,8 +77,7 @@ def table(rows: Input, costs: Costs) -> str:
         else:
             ratios = [_ratios(rows, contender, costs, what) for what in ("wall", "cpu", "peak")]
         name = f"{rows.name}: {contender.name}"
-        if differing:
-            figure(f"{name}: rows that differ", [cost.differing for cost in own])
+        figure(f"{name}: rows that differ", [cost.differing for cost in own])
         seconds = figure(f"{name}: seconds", [cost.wall for cost in own])
         size = figure(f"{name}: MB of file", [cost.size / 1e6 for cost in own], 1)
         cells = [contender.name, seconds, size, *ratios]
