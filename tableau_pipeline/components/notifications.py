@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from tableau_pipeline.components.audit import AUDIT
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.status import failure_of, statuses, statuses_of_files
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Status
 from tableau_pipeline.yaml_keys import keyed
 
@@ -21,6 +22,7 @@ from tableau_pipeline.yaml_keys import keyed
 Reported = Literal["failed", "refused", "drifted", "late"]
 # A data source may have the key "audit", but no key has an "@".
 _JOB = f"@{AUDIT}"
+_FILES = "@files"
 # The most characters of a text: services cut longer messages off, or refuse them.
 _LONGEST = 1500
 
@@ -74,7 +76,7 @@ class Incident:
     """A problem of a data source, reported once for as long as it lasts.
 
     Attributes:
-        subject: the key of the data source, or the job of the audit.
+        subject: the key of the data source, the job of the audit, or the journals of files.
         status: None if nothing is wrong.
         id: distinguishes incidents of the same data source.
         run_id: the run to inspect.
@@ -134,10 +136,14 @@ def incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
     """Yield an incident, or its absence, for each data source that is not being refreshed."""
-    for status in (
-        *statuses(instance, datasources, reads_journal=False).values(),
-        *statuses_of_files(instance).values(),
-    ):
+    found = [*statuses(instance, datasources, reads_journal=False).values()]
+    try:
+        found += statuses_of_files(instance).values()
+    except RefusedError as error:
+        # A record that cannot be read must not stop the messages about all other data sources.
+        text = f"The status of what was published from files is unknown: {error}"
+        yield Incident(_FILES, Status.FAILED, text, text)
+    for status in found:
         if status.state in (Status.FAILED, Status.REFUSED, Status.LATE, Status.HELD):
             verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(status.state, "has")
             text = f'"{status.name}" {verb} {status.state}: {status.why}\nRemedy: {status.remedy}'
