@@ -16,9 +16,8 @@ from tableau_pipeline.components.published_files import (
     records_of_files,
 )
 from tableau_pipeline.components.reporting import published_by_command
-from tableau_pipeline.components.status import past_refresh
+from tableau_pipeline.components.status import certain_checkpoint, past_refresh
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.journal import ClaimRelease
 
 
 def publishes_sensor() -> dg.SensorDefinition:
@@ -44,20 +43,21 @@ def publishes_sensor() -> dg.SensorDefinition:
 
 
 def _unreported(instance: dg.DagsterInstance) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield what the command published last, if Dagster does not show it, by key."""
-    published = {
-        key: newest.record.checkpoint
-        for key, newest in records_of_files(instance).items()
-        if isinstance(newest.record, ClaimRelease) and is_of_command(instance, newest)
-    }
-    assets = {key: dg.AssetKey.from_user_string(key) for key in published}
+    """Yield what the command published last, if Dagster does not show it, by key.
+
+    A publish that was refused after it does not hide it.
+    """
+    recorded = records_of_files(instance)
+    assets = {key: dg.AssetKey.from_user_string(key) for key in recorded}
     records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
     entries = {entry.asset_key: entry for entry in records}
-    for key, checkpoint in published.items():
-        entry = entries.get(assets[key])
+    for key, newest in recorded.items():
+        checkpoint, entry = certain_checkpoint(newest.history), entries.get(assets[key])
         last = past_refresh(entry.last_materialization) if entry else None
         taken_at = checkpoint.taken_at if checkpoint else None
-        if checkpoint and taken_at and (last is None or last.rows_at < taken_at):
+        is_new = taken_at and (last is None or last.rows_at < taken_at)
+        # Ask for the run last: that is a query for each data source.
+        if checkpoint and is_new and is_of_command(instance, newest):
             yield key, checkpoint
 
 

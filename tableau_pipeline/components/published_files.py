@@ -41,7 +41,7 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
     """Return the data sources that were published from files, by key.
 
     They include those that runs failed to publish. What the command `publish` failed to publish
-    for the first time is left out: nobody reads it yet, and its name is not recorded.
+    for the first time is left out: it has no readers yet, and its name is not recorded.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.

@@ -356,7 +356,7 @@ def published_by_command(
 ) -> dg.AssetMaterialization:
     """Return the event that shows what the command `publish` left, as far as its records say."""
     rows, taken_at = checkpoint.rows[declaration.fact_table], checkpoint.taken_at
-    compared = "" if checkpoint.unreconciled or checkpoint.distrust else "equal"
+    compared = "equal" if checkpoint.is_equal else ""
     metadata: dict[str, Any] = {
         "summary": f"{declaration.name}: {decision}, {rows:,} rows, by the command publish",
         **({"accepted": str(checkpoint.accepted)} if checkpoint.accepted else {}),

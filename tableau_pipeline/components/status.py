@@ -197,7 +197,7 @@ def statuses(
     for datasource in datasources:
         asset, known = assets[datasource.key], recorded.get(datasource.key, History())
         last = past_refresh(entries[asset].last_materialization) if asset in entries else None
-        status = DatasourceStatus(datasource.key, datasource.name, last, _certain_checkpoint(known))
+        status = DatasourceStatus(datasource.key, datasource.name, last, certain_checkpoint(known))
         run = runs.get(planned.get(asset) or "")
         if run and not (last and run.dagster_run.run_id == last.run_id):
             status = _with_newest_run(instance, status, run, known)
@@ -282,7 +282,7 @@ def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceSt
     for key, file in published.items():
         entry, known, run = entries.get(assets[key]), file.history, file.run
         last = past_refresh(entry.last_materialization) if entry else None
-        checkpoint = _certain_checkpoint(known)
+        checkpoint = certain_checkpoint(known)
         status = DatasourceStatus(key, file.declaration.name, last, checkpoint, of_files=True)
         if run is None or file.by_command:
             status = _by_command(status, known, journal_of(instance, key))
@@ -299,8 +299,6 @@ def _by_command(
     checkpoint = known.checkpoint
     is_shown = status.last and checkpoint and status.last.taken_at == checkpoint.taken_at
     if checkpoint and checkpoint.taken_at and not is_shown:
-        # The journal does not say how the rows were compared, only whether they were equal.
-        compared = "" if checkpoint.unreconciled or checkpoint.distrust else "equal"
         (table,) = checkpoint.tables.values()
         last = PastRefresh(
             at=checkpoint.taken_at,
@@ -308,7 +306,8 @@ def _by_command(
             decision="publish" if checkpoint.updates == 0 else "update",
             reason="",
             rows=table.content.rows,
-            compared=compared,
+            # The journal does not say how the rows were compared, only whether they were equal.
+            compared="equal" if checkpoint.is_equal else "",
             taken_at=checkpoint.taken_at,
         )
         status = replace(status, last=last)
@@ -323,7 +322,7 @@ def _by_command(
         why = "its last publish was interrupted, and has left no reason"
         return replace(status, state=Status.FAILED, why=why)
     if failure.status is Status.HELD:
-        # It did nothing. Whether somebody still holds the data source, the hold itself says.
+        # It did nothing. `_if_held` sees whether the hold has ended.
         return status
     return replace(status, state=failure.status, why=failure.reason, accepts=failure.accepts)
 
@@ -332,7 +331,7 @@ def _is_unfinished(run: dg.RunRecord | None) -> bool:
     return run is not None and not run.dagster_run.is_finished
 
 
-def _certain_checkpoint(recorded: History) -> Checkpoint | None:
+def certain_checkpoint(recorded: History) -> Checkpoint | None:
     """Return the newest checkpoint; None if it is uncertain what the server holds."""
     is_open = recorded.intents or recorded.recovered.sent or recorded.recovered.distrust
     return None if is_open else recorded.checkpoint

@@ -217,6 +217,11 @@ class Checkpoint(Frozen):
     distrust: Distrust | None = None
 
     @property
+    def is_equal(self) -> bool:
+        """Whether the published rows were found to be equal to those of the models."""
+        return not (self.unreconciled or self.distrust)
+
+    @property
     def stamp(self) -> tuple[datetime, int | None] | None:
         """The time stamp and newest revision after the refresh; None if they are unknown."""
         return (self.updated_at, self.revision) if self.updated_at else None

@@ -23,8 +23,9 @@ from tableau_pipeline.objects.storage import LocalStorage
 from tableau_pipeline.outcome import Accept, Status
 from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.scripting.files import publish_files
-from tableau_pipeline_tests.components.support.location import Location, forget
+from tableau_pipeline_tests.components.support.location import Location, forget, record_files
 from tableau_pipeline_tests.components.test_notifications import Web, telling
+from tableau_pipeline_tests.refresh.support.models import flights
 
 LOG = logging.getLogger(__name__)
 Publish = Callable[..., bool]
@@ -83,29 +84,29 @@ def tick(location: Location) -> str:
         return str(publishes_sensor().evaluate_tick(context).skip_message)
 
 
-def test_a_refused_publish_is_told_once(location: Location, publish: Publish):
+def test_a_refused_publish_is_reported_once(location: Location, publish: Publish):
     """Prevents: a file that a job of cron publishes, and that stands still without a message; or a
     message every minute, or none when it is refused again after it had recovered."""
-    with telling(location, Web) as (told, web):
-        # Nobody reads it yet, and who typed the command has seen the refusal.
+    with telling(location, Web) as (tell, web):
+        # It has no readers yet, and the command has shown the refusal to its user.
         assert not publish(0)
-        told()
+        tell()
         assert publish(4)
-        told()
+        tell()
         assert web.got == []
         for _ in range(2):
             assert not publish(1)
-            told()
-            told()
+            tell()
+            tell()
         (first,) = web.got
         assert first["message"].startswith('"Sales" was refused: Table "Sales"')
         assert "publish the file again, with accept: [shrink]" in first["message"]
         assert publish(1, Accept.SHRINK)
-        told()
+        tell()
         location.sandbox.stop()
         assert not publish(2)
         location.sandbox.start()
-        told()
+        tell()
         assert len(web.got) == 2
         assert web.got[1]["message"].startswith('"Sales" has failed: ')
 
@@ -178,7 +179,7 @@ def test_a_look_costs_the_same_however_much_is_declared(
 
 def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish, path: str):
     """Prevents: a data source of which the web UI knows nothing, although it is published each
-    morning; events that nobody caused."""
+    morning; events without a publish."""
     assert "Nothing new" in tick(location)
     assert publish(4)
     assert tick(location) == "Shown: Sales"
@@ -193,9 +194,15 @@ def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish
     assert not publish(1)
     assert "Nothing new" in tick(location)
     assert publish(4)
+    # A refusal before the next tick hides no publish.
+    assert not publish(1)
+    assert tick(location) == "Shown: Sales"
+    assert "Nothing new" in tick(location)
+    assert publish(4)
     assert tick(location) == "Shown: Sales"
     assert [past_refresh(each).decision for each in materializations(location)] == [  # ty: ignore
         "publish",
+        "no change",
         "no change",
     ]
     (status,) = statuses_of_files(location.instance).values()
@@ -206,16 +213,31 @@ def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish
     # A run reports by itself.
     assert run_job(location, path).success
     assert "Nothing new" in tick(location)
-    assert len(materializations(location)) == 3
+    assert len(materializations(location)) == 4
 
 
 @pytest.mark.slow
 def test_the_audit_compares_it(location: Location, publish: Publish):
-    """Prevents: rows that somebody has changed, where only the command has published."""
+    """Prevents: rows that another user has changed, where only the command has published."""
     assert publish(4)
     result = location.audit()
     assert result.success
     assert f"{key_of()}: equal, " in location.log(result)
+
+
+def test_a_damaged_record_is_reported(location: Location, publish: Publish):
+    """Prevents: one file that is damaged, and stops the messages about all data sources."""
+    assert publish(4)
+    *_, newest = record_files(location.instance, key_of())
+    with telling(location, Web) as (tell, web):
+        newest.write_text("{", "utf-8")
+        location.model(flights(1))
+        location.refresh("busy")
+        tell()
+        tell()
+        (message,) = web.got
+        assert f"{newest.name} cannot be read" in message["message"]
+        assert '"Busy" was refused' in message["message"]
 
 
 def test_records_that_are_gone(location: Location, publish: Publish):
