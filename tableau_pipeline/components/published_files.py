@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from tableau_pipeline.components.journal import journal_place, newest_records
 from tableau_pipeline.components.publish_file import FILES_TAG, STEP, PublishFileConfig
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import Declaration, Diff, ReplaceAll, Table
+from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import ClaimRelease, History, StoredRecord
+from tableau_pipeline.core.policies import Diff, ReplaceAll
 from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline.resources import tableau_project_root
 
