@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from tableau_pipeline.components.audit import AuditTime
 from tableau_pipeline.components.automation import triggers_of
 from tableau_pipeline.components.command_publishes import publishes_sensor
+from tableau_pipeline.components.lineage import Lineage, lineage_definitions
 from tableau_pipeline.components.notifications import Notify, notification_sensor
 from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.components.published_datasource import PublishedDatasource
@@ -102,6 +103,10 @@ class TableauPipeline(YamlComponent):
         default=None,
         description="Send messages when a data source needs a person. Default: none.",
     )
+    lineage: Lineage | None = Field(
+        default=None,
+        description="Tell a catalogue of each refresh, by OpenLineage. Default: none.",
+    )
 
     @model_validator(mode="after")
     def _check_keep_days(self) -> Self:
@@ -127,5 +132,11 @@ class TableauPipeline(YamlComponent):
             sensors=[publishes_sensor(), *notifications],
         )
         audit = self.audit.definitions(datasources) if self.audit else dg.Definitions()
-        warnings = warning_definitions(datasources)
-        return dg.Definitions.merge(definitions, triggers_of(datasources), audit, warnings)
+        lineage = lineage_definitions(self.lineage, datasources) if self.lineage else None
+        return dg.Definitions.merge(
+            definitions,
+            triggers_of(datasources),
+            audit,
+            warning_definitions(datasources),
+            lineage or dg.Definitions(),
+        )

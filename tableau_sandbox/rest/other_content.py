@@ -1,15 +1,19 @@
-"""What clients ask about workbooks, of which a sandbox has none."""
+"""What clients ask the Metadata API, and about workbooks, of which a sandbox has none."""
 
 import re
+from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from starlette.responses import JSONResponse, Response
 
+from tableau_sandbox import access
 from tableau_sandbox.errors import malformed
 from tableau_sandbox.rest.answers import Reply, element
 from tableau_sandbox.rest.lists import Field, list_page, text_field
 from tableau_sandbox.rest.requests import Call
 from tableau_sandbox.rest.router import Route
 from tableau_sandbox.services import Services
+from tableau_sandbox.store.records import Datasource
 from tableau_sandbox.strict_json import JsonError, read_json
 
 _FIELDS: dict[str, Field[str]] = dict.fromkeys(
@@ -17,6 +21,9 @@ _FIELDS: dict[str, Field[str]] = dict.fromkeys(
     text_field(lambda _: None),
 )
 _WORKBOOKS = re.compile(r"[^{]*\{\s*workbooks\b")
+_DATASOURCES = re.compile(
+    r"[^{]*\{\s*publishedDatasources\s*\(\s*filter:\s*\{\s*luidWithin:\s*\$(\w+)\s*\}\s*\)"
+)
 
 
 def query_workbooks(services: Services, call: Call) -> Reply:
@@ -26,7 +33,7 @@ def query_workbooks(services: Services, call: Call) -> Reply:
 
 
 def query_metadata(services: Services, call: Call) -> Response:
-    """Return an empty answer to a query of workbooks; refuse others in the form of GraphQL."""
+    """Return no workbooks, or data sources by LUID; refuse other queries in the form of GraphQL."""
     try:
         request = read_json(call.body)
     except JsonError as error:
@@ -34,9 +41,24 @@ def query_metadata(services: Services, call: Call) -> Response:
     query = request.get("query") if isinstance(request, dict) else None
     if not isinstance(query, str):
         raise malformed("The request has no query.")
-    if not _WORKBOOKS.match(query):
-        return JSONResponse({"errors": [{"message": "The sandbox answers about workbooks only."}]})
-    return JSONResponse({"data": {"workbooks": []}})
+    if _WORKBOOKS.match(query):
+        return JSONResponse({"data": {"workbooks": []}})
+    if match := _DATASOURCES.match(query):
+        variables = request.get("variables") or {}
+        found = _datasources(services, call, variables.get(match[1]) or ())
+        return JSONResponse({"data": {"publishedDatasources": found}})
+    problem = "The sandbox answers about workbooks, and about published data sources by LUID."
+    return JSONResponse({"errors": [{"message": problem}]})
+
+
+def _datasources(services: Services, call: Call, luids: Any) -> list[dict[str, str]]:
+    """Return the data sources with these LUIDs; their ids here are not their LUIDs."""
+    decision = access.access_to(services.database, call.site.luid)
+    return [
+        {"id": str(uuid5(NAMESPACE_OID, each.luid)), "luid": each.luid, "name": each.name}
+        for each in services.database.all(Datasource, site=call.site.luid)
+        if each.luid in luids and decision.may(call.user, access.READ, each)
+    ]
 
 
 _SCOPES = ("tableau:content:read",)

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from typing import Any
 
 import pytest
 
@@ -311,20 +312,32 @@ def test_list_of_users(session: Session):
     assert all(answer[f"users/user@{name}"] for name in ("id", "name", "siteRole"))
 
 
-@fact("POST metadata/graphql", Source.DAGSTER)
-def test_workbooks_by_graphql(session: Session):
-    """The metadata API answers queries about workbooks in JSON."""
+def _by_graphql(session: Session, query: str, **variables: object) -> Any:
     answer = session.call(
         "POST",
         "graphql",
-        json.dumps({"query": "{workbooks {luid}}"}),
+        json.dumps({"query": query, "variables": variables}),
         version="metadata",
         token=session.token,
         headers={"Content-Type": "application/json", "Accept": "application/json"},
     )
     if answer.status in (403, 404):
         pytest.skip("the server has no metadata API")
-    assert isinstance(answer.succeeds().json()["data"]["workbooks"], list)
+    return answer.succeeds().json()["data"]
+
+
+@fact("POST metadata/graphql", Source.DAGSTER)
+def test_workbooks_by_graphql(session: Session):
+    """The metadata API answers queries about workbooks in JSON."""
+    assert isinstance(_by_graphql(session, "{workbooks {luid}}")["workbooks"], list)
+
+
+@fact("POST metadata/graphql", Source.JSON_CLIENTS)
+def test_ids_by_graphql(session: Session):
+    """The metadata API gives ids of published data sources by a list of LUIDs."""
+    query = "query q($luids: [String]) {publishedDatasources(filter: {luidWithin: $luids}) {id}}"
+    found = _by_graphql(session, query, luids=["00000000-0000-4000-8000-000000000000"])
+    assert found["publishedDatasources"] == []
 
 
 @fact(f"GET {_PROJECTS}", Source.TSC)

@@ -1,0 +1,342 @@
+"""Lineage: a sensor that tells a catalogue of each refresh, by OpenLineage's own client."""
+
+import copy
+import json
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+import dagster as dg
+from pydantic import Field, field_validator
+
+from tableau_pipeline.components.publish_file import STEP, published_files
+from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
+from tableau_pipeline.components.reporting import run_tag
+from tableau_pipeline.core.declaration import Declaration, Table, in_environment
+from tableau_pipeline.core.identity import key_below
+from tableau_pipeline.ingest.publication import KEY_PREFIX
+from tableau_pipeline.outcome import STOPPED
+from tableau_pipeline.publishing.metadata_api import metadata_ids
+from tableau_pipeline.resources import TableauServerResource, tableau_project_root
+from tableau_pipeline.resources.services import as_failure
+from tableau_pipeline.yaml_keys import keyed
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+
+    from tableau_pipeline.components.lineage_events import Dataset, EndedRefresh
+
+_IDS_JOB = "lineage_ids"
+# The prefix of the run tags in which the job keeps what it found: the id of a LUID.
+_ID_TAG = "tableau-id/"
+_RETRY = 300
+# Dagster ends a tick after 60 seconds, of which the client may wait 40 for a sink.
+_TICK_SECONDS = 15
+# The most refreshes of a data source, and failed runs, that a tick reads.
+_MOST = 50
+_NO_FACET_OF_GIT = {"source_code_location": {"disabled": True}}
+
+
+@keyed
+class Lineage:
+    """Where to send lineage of refreshes, and by which names."""
+
+    openlineage: dict[str, Any] = Field(
+        description="Configuration of OpenLineage's client, as in its openlineage.yml: "
+        "{transport: {type: http, url: ...}}. Take secrets from the environment: "
+        '"{{ env.CATALOGUE_KEY }}".',
+    )
+    datasource: Literal["metadata_id", "luid"] = Field(
+        default="metadata_id",
+        description="What names a data source: `metadata_id`, its id in Tableau's Metadata API, by "
+        "which catalogues know it, or `luid`, for a site without that API.",
+    )
+    namespace: str = Field(
+        default="dagster", min_length=1, description="Namespace of jobs and models."
+    )
+    separator: Literal["/", "."] = Field(
+        default="/", description="What joins the parts of a model's asset key in its name."
+    )
+
+    @field_validator("openlineage")
+    @classmethod
+    def _check_installed(cls, openlineage: dict[str, Any]) -> dict[str, Any]:
+        if find_spec("openlineage") is None:
+            raise ValueError("this needs pip install 'tableau_pipeline[lineage]'")
+        return openlineage
+
+    def client(self) -> "OpenLineageClient":
+        """Return the client.
+
+        Raises:
+            ValueError: it does not accept its configuration.
+        """
+        from openlineage.client import OpenLineageClient
+
+        # The URL of a git remote may hold a token. The client changes what it is given.
+        config = {"facets": _NO_FACET_OF_GIT, **copy.deepcopy(self.openlineage)}
+        try:
+            return OpenLineageClient(config=config)
+        except Exception as error:  # noqa: BLE001 - transports raise any error
+            # Without its message, which may quote a secret.
+            raise ValueError(
+                f"OpenLineage's client does not accept `lineage: openlineage` ({_kind(error)}): "
+                "compare it with the client's documentation, and see whether each environment "
+                "variable is set"
+            ) from None
+
+
+def _kind(error: Exception) -> str:
+    """Return what is wrong without the message of an error, which may quote a secret."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return type(error).__name__ + (f", status {status}" if status else "")
+
+
+@dataclass
+class _Cursor:
+    """How far a sensor has come.
+
+    Attributes:
+        sent: the storage id of the last materialization that was sent, by key.
+        failed: the time stamp of the last failed run that was sent.
+        ids: ids in the Metadata API by LUID.
+    """
+
+    sent: dict[str, int] = field(default_factory=dict)
+    failed: float = field(default_factory=time.time)
+    ids: dict[str, str] = field(default_factory=dict)
+
+
+def lineage_definitions(
+    lineage: Lineage, datasources: Sequence[PublishedDatasource]
+) -> dg.Definitions:
+    """Return the sensor, and the job that looks up ids of data sources for it."""
+    jobs = [_ids_job] if lineage.datasource == "metadata_id" else []
+
+    @dg.sensor(
+        name="lineage",
+        jobs=jobs or None,
+        minimum_interval_seconds=60,
+        # A user who declares `lineage` wants it sent.
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tells a catalogue of each refresh.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        news = _News(context.instance, lineage, _Cursor(**json.loads(context.cursor or "{}")))
+        told = _send(lineage.client(), news.of(datasources), context.log)
+        requests = []
+        if news.unknown:
+            told += f". {len(news.unknown)} data sources have no id in the Metadata API yet"
+            requests = _ask_for(context.instance, news.unknown)
+        cursor = json.dumps(asdict(news.cursor))
+        return dg.SensorResult(requests, skip_reason=None if requests else told, cursor=cursor)
+
+    return dg.Definitions(jobs=jobs, sensors=[sensor])
+
+
+def _send(
+    client: "OpenLineageClient", refreshes: Iterator["EndedRefresh"], log: logging.Logger
+) -> str:
+    """Send events until the sink does not take one; return what was done, in words."""
+    count, end = 0, time.monotonic() + _TICK_SECONDS
+    for refresh in refreshes:
+        if time.monotonic() > end:
+            break
+        for event in refresh.events():
+            try:
+                client.emit(event)
+            except Exception as error:  # noqa: BLE001 - transports raise any error
+                problem = f"The sink of lineage did not take an event: {_kind(error)}"
+                log.error("%s. The next tick tries again", problem)
+                return problem
+        count += 1
+    return f"Told of {count} refreshes" if count else "Nothing new to tell"
+
+
+class _Luids(dg.Config):
+    """The LUIDs of data sources whose ids are not known, from the sensor."""
+
+    luids: list[str] = Field(default=[])
+
+
+# A step, and not the sensor itself: a sign-in with a token ends the session of a refresh, which the
+# pool prevents.
+@dg.op(name="ask_for_ids", pool=POOL, out=dg.Out(dg.Nothing))
+def _ask_for_ids(
+    context: dg.OpExecutionContext, config: _Luids, tableau: TableauServerResource
+) -> None:
+    with as_failure(context.log), tableau.session(context.log) as site:
+        found = metadata_ids(site, config.luids)
+    context.log.info("The Metadata API knows %d of %d data sources", len(found), len(config.luids))
+    tags = {f"{_ID_TAG}{luid}": id_ for luid, id_ in found.items()}
+    context.instance.add_run_tags(context.run_id, tags)
+
+
+@dg.job(name=_IDS_JOB, description="Asks the Metadata API for ids of data sources, for lineage.")
+def _ids_job() -> None:
+    _ask_for_ids()
+
+
+def _ask_for(instance: dg.DagsterInstance, luids: Collection[str]) -> list[dg.RunRequest]:
+    """Return a request of the job, unless it is running or was a short time ago."""
+    for record in instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=1):
+        if not record.dagster_run.is_finished or time.time() - (record.end_time or 0) < _RETRY:
+            return []
+    config = {"ops": {_ask_for_ids.name: {"config": {"luids": sorted(luids)}}}}
+    return [dg.RunRequest(run_config=config)]
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """The refreshes that were not sent.
+
+    Attributes:
+        cursor: moves on once a refresh was sent.
+        unknown: LUIDs whose refreshes wait for an id.
+    """
+
+    instance: dg.DagsterInstance
+    lineage: Lineage
+    cursor: _Cursor
+    unknown: set[str] = field(default_factory=set)
+
+    def of(self, datasources: Sequence[PublishedDatasource]) -> Iterator["EndedRefresh"]:
+        """Yield refreshes of these data sources and of files; ask for the next once one is sent."""
+        for record in self.instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=10):
+            for name, id_ in record.dagster_run.tags.items():
+                if name.startswith(_ID_TAG):
+                    self.cursor.ids[name.removeprefix(_ID_TAG)] = id_
+        files = published_files(self.instance, reads_journal=False).values()
+        sources = [*datasources, *(declaration for declaration, _ in files)]
+        assets = {dg.AssetKey.from_user_string(source.key): source for source in sources}
+        for record in self.instance.get_asset_records([*assets]):
+            entry = record.asset_entry
+            newest = entry.last_materialization_storage_id
+            if newest and newest > self.cursor.sent.get(assets[entry.asset_key].key, 0):
+                yield from self._refreshed(assets[entry.asset_key], newest)
+        yield from self._stopped(sources)
+
+    def _refreshed(self, source: Declaration, newest: int) -> Iterator["EndedRefresh"]:
+        asset = dg.AssetKey.from_user_string(source.key)
+        # Of a data source that is new to the sensor, only the last refresh.
+        after = self.cursor.sent.get(source.key, newest - 1)
+        found = self.instance.fetch_materializations(
+            dg.AssetRecordsFilter(asset, after_storage_id=after), limit=_MOST, ascending=True
+        )
+        for record in found.records:
+            metadata = _metadata_of(record.event_log_entry)
+            # Without details, no refresh has recorded it, but a user or other code.
+            if details := metadata.get("details"):
+                luid = details["luid"]
+                name = self._name(luid)
+                if name is None:
+                    self.unknown.add(luid)
+                    return
+                ended = record.timestamp
+                yield self._refresh(
+                    source,
+                    record.run_id,
+                    began=ended - details["seconds"]["total"],
+                    ended=ended,
+                    luid=luid,
+                    name=name,
+                    metadata=metadata,
+                )
+            self.cursor.sent[source.key] = record.storage_id
+
+    def _stopped(self, sources: Sequence[Declaration]) -> Iterator["EndedRefresh"]:
+        """Yield refreshes that failed or were refused."""
+        since = datetime.fromtimestamp(self.cursor.failed, UTC)
+        failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=since)
+        for record in self.instance.get_run_records(
+            failed, _MOST, order_by="update_timestamp", ascending=True
+        ):
+            run = record.dagster_run
+            for source in sources:
+                decision = run.tags.get(run_tag(source.key))
+                if decision in STOPPED:
+                    asset = dg.AssetKey.from_user_string(source.key)
+                    last = self.instance.get_latest_materialization_event(asset)
+                    luid = _metadata_of(last).get("details", {}).get("luid")
+                    yield self._refresh(
+                        source,
+                        run.run_id,
+                        began=record.start_time or record.create_timestamp.timestamp(),
+                        ended=record.end_time or record.update_timestamp.timestamp(),
+                        luid=luid,
+                        name=self._name(luid),
+                        decision=decision,
+                    )
+            self.cursor.failed = record.update_timestamp.timestamp()
+
+    def _name(self, luid: str | None) -> str | None:
+        by_id = self.lineage.datasource == "metadata_id"
+        return self.cursor.ids.get(luid or "") if by_id else luid
+
+    def _refresh(self, source: Declaration, run_id: str, **known: Any) -> "EndedRefresh":
+        # It imports what the extra brings.
+        from tableau_pipeline.components.lineage_events import EndedRefresh
+
+        root = tableau_project_root()
+        project = in_environment(source, root).project_path
+        return EndedRefresh(
+            key=key_below(source.key, root),
+            namespace=self.lineage.namespace,
+            run_id=run_id,
+            inputs={table.model: self._input(table, run_id) for table in source.tables},
+            description=f'The Tableau data source "{source.name}" in the project "{project}"',
+            checks=_checks(self.instance, run_id, dg.AssetKey.from_user_string(source.key)),
+            **known,
+        )
+
+    def _input(self, table: Table, run_id: str) -> "Dataset":
+        """Return the identity of a table's rows, as the programs know it that write them."""
+        if not table.model.startswith(KEY_PREFIX):
+            return dataset_of(table, self.lineage)
+        run = self.instance.get_run_by_id(run_id)
+        config: Any = run.run_config if run else {}
+        return _dataset_at(str(Path(config["ops"][STEP]["config"]["path"]).absolute()))
+
+
+def dataset_of(table: Table, lineage: Lineage) -> "Dataset":
+    """Return the identity of a model or of a table of a lake."""
+    # It imports what the extra brings.
+    from tableau_pipeline.components.lineage_events import Dataset
+
+    if table.source is None:
+        return Dataset(lineage.namespace, table.model.replace("/", lineage.separator))
+    location = table.source.location
+    is_path = isinstance(location, str)
+    return _dataset_at(location) if is_path else Dataset("iceberg", location.table)
+
+
+def _dataset_at(location: str) -> "Dataset":
+    from tableau_pipeline.components.lineage_events import Dataset
+
+    if "://" not in location:
+        return Dataset("file", location)
+    url = urlsplit(location)
+    return Dataset(f"{url.scheme}://{url.netloc}", url.path.lstrip("/"))
+
+
+def _metadata_of(event: dg.EventLogEntry | None) -> Mapping[str, Any]:
+    materialization = event.asset_materialization if event else None
+    metadata = materialization.metadata if materialization else {}
+    return {name: value.value for name, value in metadata.items()}
+
+
+def _checks(
+    instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey
+) -> list[dg.AssetCheckEvaluation]:
+    """Return the results of a run; the last one of each check, if a step was tried again."""
+    kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    log = instance.get_records_for_run(run_id, of_type=kind)
+    events = [record.event_log_entry.dagster_event for record in log.records]
+    results = [event.asset_check_evaluation_data for event in events if event]
+    return [*{each.check_name: each for each in results if each.asset_key == asset}.values()]

@@ -1,0 +1,173 @@
+"""A refresh as events of OpenLineage; it needs the extra `lineage`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+import dagster as dg
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    column_lineage_dataset,
+    data_quality_assertions_dataset,
+    data_quality_metrics_dataset,
+    documentation_dataset,
+    error_message_run,
+    output_statistics_output_dataset,
+    processing_engine_run,
+    schema_dataset,
+    symlinks_dataset,
+)
+
+from tableau_pipeline import __version__
+
+_PRODUCER = f"pkg:pypi/tableau_pipeline@{__version__}"
+_TABLEAU = "tableau"
+
+
+def _facet(kind: Any, *values: Any, **more: Any) -> Any:
+    # An argument of all facets that attrs derives from a private name, which ty does not see.
+    return kind(*values, **more, producer=_PRODUCER)
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The identity of a dataset."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRefresh:
+    """A refresh that has ended.
+
+    Attributes:
+        key: the asset key of the data source, below the root project of its environment.
+        namespace: the namespace of its job.
+        run_id: the run of Dagster.
+        began: a timestamp in seconds, as `ended` is.
+        inputs: what it read; the keys are asset keys of models.
+        description: what the data source is, in words.
+        luid: None if it was never published; `name` is None then, too.
+        name: the name of the data source in its namespace.
+        decision: what stopped it; "" if it succeeded.
+        checks: the results of its checks.
+        metadata: what it recorded in Dagster; empty if it was stopped.
+    """
+
+    key: str
+    namespace: str
+    run_id: str
+    began: float
+    ended: float
+    inputs: Mapping[str, Dataset]
+    description: str
+    luid: str | None = None
+    name: str | None = None
+    decision: str = ""
+    checks: Sequence[dg.AssetCheckEvaluation] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def events(self) -> tuple[RunEvent, RunEvent]:
+        """Return the events of its start and its end; the same refresh has the same events."""
+        # Its own id, as a run of Dagster may refresh several data sources.
+        run_id = str(uuid5(NAMESPACE_URL, f"dagster:{self.run_id}/{self.key}"))
+        outcome = RunState.FAIL if self.decision else RunState.COMPLETE
+        started = self._event(RunState.START, self.began, Run(run_id, facets=self._engine()))
+        ended = self._event(outcome, self.ended, Run(run_id, facets=self._engine() | self._error()))
+        for output in ended.outputs or ():
+            output.facets = {**_about_dataset(self), **_checks(self.checks)}
+            output.outputFacets = _statistics(self.metadata)
+        return started, ended
+
+    def _event(self, state: RunState, time: float, run: Run) -> RunEvent:
+        output = [OutputDataset(_TABLEAU, self.name)] if self.name else []
+        inputs = {each: InputDataset(each.namespace, each.name) for each in self.inputs.values()}
+        return RunEvent(
+            eventType=state,
+            eventTime=datetime.fromtimestamp(time, UTC).isoformat(),
+            run=run,
+            job=Job(self.namespace, self.key),
+            inputs=[*inputs.values()],
+            outputs=output,
+            producer=_PRODUCER,
+        )
+
+    def _engine(self) -> dict[str, Any]:
+        # DataHub takes the kind of a job from it, and rejects events that do not tell it.
+        kind = processing_engine_run.ProcessingEngineRunFacet
+        versions = (dg.__version__, "dagster", __version__)
+        return {"processing_engine": _facet(kind, *versions)}
+
+    def _error(self) -> dict[str, Any]:
+        if not self.decision:
+            return {}
+        # Not the reason: it may quote values of rows, and a catalogue has other readers.
+        message = f"The refresh was stopped ({self.decision}): see run {self.run_id} in Dagster"
+        error = _facet(error_message_run.ErrorMessageRunFacet, message, "PYTHON")
+        return {"errorMessage": error}
+
+
+def _about_dataset(refresh: EndedRefresh) -> dict[str, Any]:
+    kind = documentation_dataset.DocumentationDatasetFacet
+    facets = {"documentation": _facet(kind, refresh.description)}
+    if refresh.luid and refresh.luid != refresh.name:
+        # Not of the type TABLE, which DataHub takes for a table of Hive.
+        identifier = symlinks_dataset.Identifier(_TABLEAU, refresh.luid, "LUID")
+        facets["symlinks"] = _facet(symlinks_dataset.SymlinksDatasetFacet, [identifier])
+    columns = refresh.metadata.get("dagster/column_schema")
+    if isinstance(columns, dg.TableSchema):
+        fields = [
+            schema_dataset.SchemaDatasetFacetFields(
+                each.name, each.type, each.description, ordinal_position=number
+            )
+            for number, each in enumerate(columns.columns, 1)
+        ]
+        facets["schema"] = _facet(schema_dataset.SchemaDatasetFacet, fields)
+    origins = refresh.metadata.get("dagster/column_lineage")
+    if isinstance(origins, dg.TableColumnLineage):
+        facets["columnLineage"] = _column_lineage(origins, refresh.inputs)
+    rows = refresh.metadata.get("dagster/row_count")
+    if rows is not None:
+        kind = data_quality_metrics_dataset.DataQualityMetricsDatasetFacet
+        facets["dataQualityMetrics"] = _facet(kind, {}, rows)
+    return facets
+
+
+def _column_lineage(origins: dg.TableColumnLineage, inputs: Mapping[str, Dataset]) -> Any:
+    fields = {}
+    for name, deps in origins.deps_by_column.items():
+        found = [(inputs.get(dep.asset_key.to_user_string()), dep.column_name) for dep in deps]
+        fields[name] = column_lineage_dataset.Fields(
+            [
+                column_lineage_dataset.InputField(dataset.namespace, dataset.name, column)
+                for dataset, column in found
+                if dataset
+            ]
+        )
+    return _facet(column_lineage_dataset.ColumnLineageDatasetFacet, fields)
+
+
+def _checks(results: Sequence[dg.AssetCheckEvaluation]) -> dict[str, Any]:
+    """Return the results without their descriptions, which may quote values of rows."""
+    assertions = [
+        data_quality_assertions_dataset.Assertion(
+            assertion=each.check_name,
+            success=each.passed,
+            severity="error" if each.blocking else "warn",
+        )
+        for each in results
+    ]
+    facet = data_quality_assertions_dataset.DataQualityAssertionsDatasetFacet
+    return {"dataQualityAssertions": _facet(facet, assertions)} if assertions else {}
+
+
+def _statistics(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was sent, which is not what the data source holds."""
+    if "details" not in metadata:
+        return {}
+    sent = (metadata["rows sent"], metadata["details"].get("bytes sent"))
+    kind = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+    return {"outputStatistics": _facet(kind, *sent)}

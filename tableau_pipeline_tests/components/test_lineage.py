@@ -1,0 +1,378 @@
+"""Lineage, as a catalogue gets it over HTTP."""
+
+import json
+import re
+import sys
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import dagster as dg
+import pytest
+from jsonschema import Draft202012Validator
+
+from tableau_pipeline.components.lineage import Lineage, dataset_of, lineage_definitions
+from tableau_pipeline.components.publish_file import publish_file
+from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.lake_table import LakeTable
+from tableau_pipeline.publishing.metadata_api import metadata_ids
+from tableau_pipeline_tests.components.support.location import KEY, Location
+from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.faults import Refuse
+
+SECRET = "sesame-open"
+BUSY = PublishedDatasource.from_attributes_dict(
+    attributes={
+        "name": "busy",
+        "key": "busy",
+        "project": "Default",
+        "tables": {"flights": {"model": "raw/flights"}},
+    }
+)
+
+
+class Sink:
+    """Takes events as a catalogue does; it can be killed, and comes back at the same port.
+
+    Attributes:
+        got: what was taken.
+        status: its answer.
+    """
+
+    def __init__(self) -> None:
+        self.got: list[dict[str, Any]] = []
+        self.status = 201
+        self.server: ThreadingHTTPServer | None = None
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        sink = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                assert self.headers["Authorization"] == f"Bearer {SECRET}"
+                sink.got += [json.loads(body)] * (sink.status == 201)
+                self.send_response(sink.status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        self.port = self.server.server_address[1]
+        Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def kill(self) -> None:
+        assert self.server
+        self.server.shutdown()
+        self.server.server_close()
+
+    def lineage(self, **more: Any) -> Lineage:
+        """The declaration that sends to it."""
+        transport = {
+            "type": "http",
+            "url": f"http://127.0.0.1:{self.port}",
+            "auth": {"type": "api_key", "apiKey": SECRET},
+            "retry": {"total": 0},
+        }
+        return Lineage(openlineage={"transport": transport}, **more)
+
+
+@dataclass
+class Daemon:
+    """What evaluates the sensor as the daemon does, with the cursor of the time before."""
+
+    location: Location
+    lineage: Lineage
+    cursor: str | None = None
+    requests: list[dg.RunRequest] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        made = lineage_definitions(self.lineage, [BUSY])
+        resources = dg.Definitions(resources=self.location.resources())
+        self.definitions = dg.Definitions.merge(made, resources)
+
+    def tick(self) -> str:
+        """Return why nothing was started; "" if the job was."""
+        sensor = self.definitions.resolve_sensor_def("lineage")
+        with dg.build_sensor_context(self.location.instance, cursor=self.cursor) as context:
+            result = sensor.evaluate_tick(context)
+        self.cursor, self.requests = result.cursor, [*(result.run_requests or [])]
+        return result.skip_message or ""
+
+    def look_up(self) -> bool:
+        """Run the job that the last tick has requested; whether it succeeded."""
+        (request,) = self.requests
+        job = self.definitions.resolve_job_def("lineage_ids")
+        done = job.execute_in_process(
+            request.run_config, self.location.instance, raise_on_error=False
+        )
+        return done.success
+
+
+@pytest.fixture
+def sink() -> Generator[Sink]:
+    made = Sink()
+    yield made
+    made.kill()
+
+
+def metadata_id(location: Location) -> str:
+    luid = str(location.checkpoint("busy").luid)
+    with session(location.sandbox) as site:
+        return metadata_ids(site, [luid])[luid]
+
+
+# The core of the specification in our own words, and those facets that are sent. Formats stand as
+# patterns, since the libraries that check formats are optional.
+_URI = {"type": "string", "pattern": r"^[a-z][a-z0-9+.-]*:\S+$"}
+_TEXT = {"type": "string", "minLength": 1}
+
+
+def _object(needed: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": needed.split(), "properties": properties}
+
+
+def _list(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _facets(**known: dict[str, Any]) -> dict[str, Any]:
+    base = _object("_producer _schemaURL", _producer=_URI, _schemaURL=_URI)
+    each = {name: {"allOf": [base, facet]} for name, facet in known.items()}
+    return {"type": "object", "properties": each, "additionalProperties": base}
+
+
+_COLUMN = _object("namespace name field", namespace=_TEXT, name=_TEXT, field=_TEXT)
+_COLUMNS = _object("inputFields", inputFields=_list(_COLUMN))
+_DATASET = _facets(
+    columnLineage=_object("fields", fields={"additionalProperties": _COLUMNS}),
+    dataQualityAssertions=_object(
+        "assertions",
+        assertions=_list(
+            _object("assertion success", assertion=_TEXT, success={"type": "boolean"})
+        ),
+    ),
+    dataQualityMetrics=_object("columnMetrics", rowCount={"type": "integer"}),
+    documentation=_object("description", description=_TEXT),
+    schema=_object("", fields=_list(_object("name", name=_TEXT, type=_TEXT))),
+    symlinks=_object(
+        "",
+        identifiers=_list(_object("namespace name type", namespace=_TEXT, name=_TEXT, type=_TEXT)),
+    ),
+)
+_STATISTICS = _object("", rowCount={"type": "integer"}, size={"type": "integer"})
+_NAMED = {"namespace": _TEXT, "name": _TEXT, "facets": _DATASET}
+_UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+_RUN_FACETS = _facets(
+    errorMessage=_object("message programmingLanguage", message=_TEXT, programmingLanguage=_TEXT),
+    processing_engine=_object("version", version=_TEXT, name=_TEXT),
+)
+RUN_EVENT = _object(
+    "eventTime producer schemaURL run job",
+    eventType={"enum": ["START", "RUNNING", "COMPLETE", "ABORT", "FAIL", "OTHER"]},
+    eventTime={"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$"},
+    producer=_URI,
+    schemaURL={"type": "string", "pattern": r"^https://.*OpenLineage\.json#/\$defs/RunEvent$"},
+    run=_object("runId", runId={"type": "string", "pattern": _UUID}, facets=_RUN_FACETS),
+    job=_object("namespace name", namespace=_TEXT, name=_TEXT, facets=_facets()),
+    inputs=_list(_object("namespace name", **_NAMED, inputFacets=_facets())),
+    outputs=_list(
+        _object("namespace name", **_NAMED, outputFacets=_facets(outputStatistics=_STATISTICS))
+    ),
+)
+
+
+def taken(sink: Sink) -> list[dict[str, Any]]:
+    """What a sink has taken since the last call, all of it valid."""
+    Draft202012Validator.check_schema(RUN_EVENT)
+    events, sink.got = sink.got, []
+    for event in events:
+        Draft202012Validator(RUN_EVENT).validate(event)
+    return events
+
+
+def told(daemon: Daemon, sink: Sink) -> list[dict[str, Any]]:
+    """The events of a tick after which nothing is left to tell."""
+    daemon.tick()
+    assert "Nothing new" in daemon.tick()
+    return taken(sink)
+
+
+def test_a_refresh_under_the_id_of_catalogues(location: Location, sink: Sink):
+    """Prevents: an edge that ends at a data source which no catalogue knows; a catalogue without
+    the columns, rows and checks of a refresh, or one that rejects its events."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage())
+    # It is not told under another name first.
+    assert (daemon.tick(), sink.got) == ("", [])
+    assert daemon.look_up()
+    assert daemon.tick() == "Told of 1 refreshes"
+    start, complete = taken(sink)
+    assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
+    assert start["eventTime"] < complete["eventTime"]
+    for event in (start, complete):
+        assert event["run"]["runId"] == start["run"]["runId"]
+        assert (event["job"]["namespace"], event["job"]["name"]) == ("dagster", "busy")
+        assert event["run"]["facets"]["processing_engine"]["name"] == "dagster"
+        ((model,), (output,)) = (event["inputs"], event["outputs"])
+        assert (model["namespace"], model["name"]) == ("dagster", "raw/flights")
+        assert (output["namespace"], output["name"]) == ("tableau", metadata_id(location))
+    facets = output["facets"]
+    fields = {each["name"]: each["type"] for each in facets["schema"]["fields"]}
+    assert fields["flight_id"] == "BIGINT"
+    (origin,) = facets["columnLineage"]["fields"]["flight_id"]["inputFields"]
+    assert (origin["name"], origin["field"]) == ("raw/flights", "flight_id")
+    (alias,) = facets["symlinks"]["identifiers"]
+    assert (alias["name"], alias["type"]) == (location.checkpoint("busy").luid, "LUID")
+    assert facets["documentation"]["description"].startswith('The Tableau data source "busy"')
+    assert facets["dataQualityMetrics"]["rowCount"] == 8
+    assert output["outputFacets"]["outputStatistics"]["rowCount"] == 8
+    checks = facets["dataQualityAssertions"]["assertions"]
+    assert {each["assertion"]: each["success"] for each in checks}["keys"] is True
+
+
+def test_the_same_refresh_is_the_same_run(location: Location, sink: Sink):
+    """Prevents: a catalogue that shows a refresh twice, since it was told twice of it."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    first = told(daemon, sink)
+    daemon.cursor = None
+    assert told(daemon, sink) == first
+    location.publish("busy")
+    second = told(daemon, sink)
+    assert len(first) == len(second) == 2
+    assert first[0]["run"]["runId"] != second[0]["run"]["runId"]
+
+
+def test_a_killed_sink(location: Location, sink: Sink):
+    """Prevents: a catalogue that is away stops refreshes, or never hears of those it missed."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    told(daemon, sink)
+    cursor = daemon.cursor
+    sink.kill()
+    runs = [location.refresh("busy", full=True) for _ in range(2)]
+    assert all(run.success for run in runs)
+    for _ in range(2):
+        assert daemon.tick() == "The sink of lineage did not take an event: ConnectionError"
+    assert json.loads(daemon.cursor or "")["sent"] == json.loads(cursor or "")["sent"]
+    sink.start()
+    events = told(daemon, sink)
+    assert [each["eventType"] for each in events] == ["START", "COMPLETE"] * 2
+    assert len({each["run"]["runId"] for each in events}) == 2
+
+
+def test_what_stopped_a_refresh_stays_here(location: Location, sink: Sink):
+    """Prevents: a catalogue that shows the last success only; values of rows in a catalogue."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    told(daemon, sink)
+    location.model(flights(1))
+    refused = location.refresh("busy")
+    assert not refused.success
+    start, fail = told(daemon, sink)
+    assert (start["eventType"], fail["eventType"]) == ("START", "FAIL")
+    message = fail["run"]["facets"]["errorMessage"]["message"]
+    assert message == f"The refresh was stopped (refused): see run {refused.run_id} in Dagster"
+    (output,) = fail["outputs"]
+    assert output["name"] == location.checkpoint("busy").luid
+    checks = output["facets"]["dataQualityAssertions"]["assertions"]
+    guard = {each["assertion"]: each for each in checks}["guard"]
+    assert (guard["success"], guard["severity"]) == (False, "error")
+    assert "description" not in guard
+
+
+def test_no_secret_is_told(location: Location, sink: Sink, capfd: pytest.CaptureFixture[str]):
+    """Prevents: a key of a catalogue in a log, or a token of a git remote in a catalogue."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    sink.status = 401
+    said = daemon.tick()
+    assert said == "The sink of lineage did not take an event: HTTPError, status 401"
+    sink.status = 201
+    assert all("sourceCodeLocation" not in each["job"]["facets"] for each in told(daemon, sink))
+    wrong = {"transport": {"type": "http", "url": SECRET}}
+    with pytest.raises(ValueError, match="does not accept `lineage: openlineage`") as raised:
+        Lineage(openlineage=wrong).client()
+    assert SECRET not in str(raised.value)
+    assert raised.value.__suppress_context__
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
+    """Prevents: a job each minute that asks what the site cannot tell; a data source that a
+    catalogue knows by two names."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage())
+    assert daemon.tick() == ""
+    with location.sandbox.armed(Refuse(path="graphql", status=500, times=None)):
+        assert not daemon.look_up()
+    assert daemon.tick().endswith("1 data sources have no id in the Metadata API yet")
+    assert sink.got == []
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    assert {each["outputs"][0]["name"] for each in told(daemon, sink)} == {
+        location.checkpoint("busy").luid
+    }
+
+
+def test_events_of_others(location: Location, sink: Sink):
+    """Prevents: a sensor that fails for ever, since a user has reported a materialization."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    told(daemon, sink)
+    location.instance.report_runless_asset_event(dg.AssetMaterialization(KEY))
+    assert told(daemon, sink) == []
+
+
+def test_files(location: Location, sink: Sink, tmp_path: Path):
+    """Prevents: a published file whose data source has no origin in a catalogue."""
+    file = tmp_path / "sales.csv"
+    file.write_text("id,price\n1,0.5\n")
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    done = publish_file.execute_in_process(
+        {"ops": {"publish_files": {"config": {"path": str(file), "name": "Sales"}}}},
+        instance=location.instance,
+        resources=location.resources(),
+    )
+    assert done.success
+    _, complete = told(daemon, sink)
+    assert [(each["namespace"], each["name"]) for each in complete["inputs"]] == [
+        ("file", str(file))
+    ]
+    columns = complete["outputs"][0]["facets"]["columnLineage"]["fields"]
+    assert columns["price"]["inputFields"][0]["name"] == str(file)
+
+
+@pytest.mark.parametrize(
+    ("source", "namespace", "name"),
+    [
+        (None, "dagster", "raw.flights"),
+        ({"delta": "/lake/orders/"}, "file", "/lake/orders"),
+        ({"delta": "s3://lake/sales/orders"}, "s3://lake", "sales/orders"),
+        (
+            {"iceberg": "abfss://c@a.dfs.core.windows.net/t"},
+            "abfss://c@a.dfs.core.windows.net",
+            "t",
+        ),
+        ({"iceberg": {"catalog": "prod", "table": "db.orders"}}, "iceberg", "db.orders"),
+    ],
+)
+def test_names_of_inputs(source: dict[str, Any] | None, namespace: str, name: str):
+    """Prevents: an edge that begins at a table which no catalogue knows."""
+    table = Table("flights", "raw/flights", source=LakeTable(**source) if source else None)
+    found = dataset_of(table, Lineage(openlineage={}, separator="."))
+    assert asdict(found) == {"namespace": namespace, "name": name}
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a location that loads, and never tells anybody."""
+    monkeypatch.setitem(sys.modules, "openlineage", None)
+    with pytest.raises(ValueError, match=re.escape("pip install 'tableau_pipeline[lineage]'")):
+        Lineage(openlineage={})
