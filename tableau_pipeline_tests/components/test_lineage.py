@@ -322,6 +322,22 @@ def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
     }
 
 
+def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a new data source that no catalogue hears of, since Tableau did not know it yet; a
+    sign-in each minute."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage())
+    daemon.tick()
+    with monkeypatch.context() as patch:
+        patch.setattr("tableau_pipeline.components.lineage.metadata_ids", lambda *_: {})
+        assert daemon.look_up()
+    assert daemon.tick().endswith("1 data sources have no id in the Metadata API yet")
+    monkeypatch.setattr("tableau_pipeline.components.lineage._RETRY", -1)
+    assert daemon.tick() == ""
+    assert daemon.look_up()
+    assert daemon.tick() == "Told of 1 refreshes"
+
+
 def test_events_of_others(location: Location, sink: Sink):
     """Prevents: a sensor that fails for ever, since a user has reported a materialization."""
     location.publish("busy")
@@ -373,6 +389,6 @@ def test_names_of_inputs(source: dict[str, Any] | None, namespace: str, name: st
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch):
     """Prevents: a location that loads, and never tells anybody."""
-    monkeypatch.setitem(sys.modules, "openlineage", None)
+    monkeypatch.setitem(sys.modules, "openlineage.client", None)
     with pytest.raises(ValueError, match=re.escape("pip install 'tableau_pipeline[lineage]'")):
         Lineage(openlineage={})

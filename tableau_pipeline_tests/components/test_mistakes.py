@@ -524,7 +524,11 @@ def test_kinds_of_models(project: Project):
 def test_any_name_of_a_data_source(project: Project):
     """Prevents: a data source whose name is a word of Dagster or Python, or that of a step or job,
     stops the whole location from loading."""
-    project.add_pipeline(audit={"cron": "0 5 * * *"}, notify={"urls": ["json://localhost"]})
+    project.add_pipeline(
+        audit={"cron": "0 5 * * *"},
+        lineage={"openlineage": {"transport": {"type": "console"}}},
+        notify={"urls": ["json://localhost"]},
+    )
     ours = load_definitions(project.package)
     jobs = [job for job in ours.jobs or () if isinstance(job, dg.JobDefinition)]
     steps = [node.name for job in jobs for node in job.nodes]
