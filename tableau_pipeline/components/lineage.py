@@ -41,7 +41,6 @@ _RETRY = 300
 _TICK_SECONDS = 15
 # The most refreshes of a data source, and failed runs, that a tick reads.
 _MOST = 50
-_NO_FACET_OF_GIT = {"source_code_location": {"disabled": True}}
 
 
 @keyed
@@ -82,10 +81,9 @@ class Lineage:
         """
         from openlineage.client import OpenLineageClient
 
-        # The URL of a git remote may hold a token. The client changes what it is given.
-        config = {"facets": _NO_FACET_OF_GIT, **copy.deepcopy(self.openlineage)}
         try:
-            return OpenLineageClient(config=config)
+            # The client changes what it is given.
+            return OpenLineageClient(config=copy.deepcopy(self.openlineage))
         except Exception as error:  # noqa: BLE001 - transports raise any error
             # Without its message, which may quote a secret.
             raise ValueError(
