@@ -240,14 +240,31 @@ def test_the_environment_wins_over_files(tmp_path: Path):
 
 
 WITHOUT = """import sys
-sys.modules["deltalake"] = sys.modules["pyiceberg"] = None
+
+class Missing:
+    def find_spec(name, *_):
+        if name.partition(".")[0] in ("apprise", "deltalake", "openlineage", "pyiceberg"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Missing)
 import tableau_pipeline.components, tableau_pipeline.lake, tableau_pipeline.scripting
+from tableau_pipeline.components.lineage import Lineage
+from tableau_pipeline.definitions import defs
+
+assert len([*defs().resolve_all_job_defs()]) > 1
+try:
+    Lineage(openlineage={})
+except ValueError as error:
+    assert "pip install 'tableau_pipeline[lineage]'" in str(error)
+else:
+    raise AssertionError("it takes lineage that it cannot send")
 """
 
 
 @pytest.mark.slow
-def test_location_without_lakes():
-    """Prevents: a deployment without the extras of lakes cannot load any code location."""
+def test_location_without_extras():
+    """Prevents: a deployment without extras cannot load any code location, or takes a declaration
+    that needs one."""
     run(sys.executable, "-c", WITHOUT)
 
 
