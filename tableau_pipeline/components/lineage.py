@@ -39,6 +39,10 @@ _ID_TAG = "tableau-id/"
 _RETRY = 300
 # Dagster ends a tick after 60 seconds, of which the client may wait 40 for a sink.
 _TICK_SECONDS = 15
+# How long transports with a queue of their own may go on sending at the end of a tick.
+_CLOSE_SECONDS = 10
+# Statuses with which a sink refuses an event, however often it is sent.
+_REFUSED = (400, 413, 422)
 # The most refreshes of a data source, and failed runs, that a tick reads.
 _MOST = 50
 
@@ -48,6 +52,8 @@ class Lineage:
     """Where to send lineage of refreshes, and by which names."""
 
     openlineage: dict[str, Any] = Field(
+        # It may hold secrets.
+        repr=False,
         description="Configuration of OpenLineage's client, as in its openlineage.yml: "
         "{transport: {type: http, url: ...}}. Take secrets from the environment: "
         '"{{ env.CATALOGUE_KEY }}".',
@@ -95,8 +101,12 @@ class Lineage:
 
 def _kind(error: Exception) -> str:
     """Return what is wrong without the message of an error, which may quote a secret."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
+    status = _status(error)
     return type(error).__name__ + (f", status {status}" if status else "")
+
+
+def _status(error: Exception) -> int | None:
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 @dataclass
@@ -130,13 +140,17 @@ def lineage_definitions(
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         news = _News(context.instance, lineage, _Cursor(**json.loads(context.cursor or "{}")))
-        told = _send(lineage.client(), news.of(datasources), context.log)
+        client = lineage.client()
+        try:
+            done = _send(client, news.of(datasources), context.log)
+        finally:
+            _close(client, context.log)
         requests = []
         if news.unknown:
-            told += f". {len(news.unknown)} data sources have no id in the Metadata API yet"
+            done += f". {len(news.unknown)} data sources have no id in the Metadata API yet"
             requests = _ask_for(context.instance, news.unknown)
         cursor = json.dumps(asdict(news.cursor))
-        return dg.SensorResult(requests, skip_reason=None if requests else told, cursor=cursor)
+        return dg.SensorResult(requests, skip_reason=None if requests else done, cursor=cursor)
 
     return dg.Definitions(jobs=jobs, sensors=[sensor])
 
@@ -144,7 +158,10 @@ def lineage_definitions(
 def _send(
     client: "OpenLineageClient", refreshes: Iterator["EndedRefresh"], log: logging.Logger
 ) -> str:
-    """Send events until the sink does not take one; return what was done, in words."""
+    """Send events until the sink does not take one; return what was done, in words.
+
+    An event that the sink refuses for what it is does not stop the events after it.
+    """
     count, end = 0, time.monotonic() + _TICK_SECONDS
     for refresh in refreshes:
         if time.monotonic() > end:
@@ -154,10 +171,23 @@ def _send(
                 client.emit(event)
             except Exception as error:  # noqa: BLE001 - transports raise any error
                 problem = f"The sink of lineage did not take an event: {_kind(error)}"
-                log.error("%s. The next tick tries again", problem)
-                return problem
+                if _status(error) not in _REFUSED:
+                    log.error("%s. The next tick tries again", problem)
+                    return problem
+                log.error("%s. Left out: %s of run %s", problem, refresh.key, refresh.run_id)
         count += 1
-    return f"Told of {count} refreshes" if count else "Nothing new to tell"
+    return f"Sent {count} refreshes" if count else "Nothing new to send"
+
+
+def _close(client: "OpenLineageClient", log: logging.Logger) -> None:
+    """End the threads and connections of a client: each tick has its own."""
+    try:
+        is_done = client.close(_CLOSE_SECONDS)
+    except Exception as error:  # noqa: BLE001 - transports raise any error
+        log.error("OpenLineage's client could not be closed: %s", _kind(error))
+    else:
+        if not is_done:
+            log.warning("Events were still to be sent after %d s: some may be lost", _CLOSE_SECONDS)
 
 
 class _Luids(dg.Config):
@@ -232,9 +262,9 @@ class _News:
         )
         for record in found.records:
             metadata = _metadata_of(record.event_log_entry)
-            # Without details, no refresh has recorded it, but a user or other code.
-            if details := metadata.get("details"):
-                luid = details["luid"]
+            details = metadata.get("details")
+            # Otherwise no refresh has recorded it, but a user or other code.
+            if isinstance(details, dict) and (luid := details.get("luid")):
                 name = self._name(luid)
                 if name is None:
                     self.unknown.add(luid)
@@ -243,7 +273,8 @@ class _News:
                 yield self._refresh(
                     source,
                     record.run_id,
-                    began=ended - details["seconds"]["total"],
+                    # Not every event of a refresh has all details.
+                    began=ended - details.get("seconds", {}).get("total", 0.0),
                     ended=ended,
                     luid=luid,
                     name=name,

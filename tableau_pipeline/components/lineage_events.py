@@ -46,12 +46,12 @@ class EndedRefresh:
     Attributes:
         key: the asset key of the data source, below the root project of its environment.
         namespace: the namespace of its job.
-        run_id: the run of Dagster.
+        run_id: the run of Dagster; "" if none has refreshed it.
         began: a timestamp in seconds, as `ended` is.
         inputs: what it read; the keys are asset keys of models.
         description: what the data source is, in words.
-        luid: None if it was never published; `name` is None then, too.
-        name: the name of the data source in its namespace.
+        luid: None if it was never published.
+        name: the name of the data source in its namespace; None if it is not known.
         decision: what stopped it; "" if it succeeded.
         checks: the results of its checks.
         metadata: what it recorded in Dagster; empty if it was stopped.
@@ -72,8 +72,9 @@ class EndedRefresh:
 
     def events(self) -> tuple[RunEvent, RunEvent]:
         """Return the events of its start and its end; the same refresh has the same events."""
-        # Its own id, as a run of Dagster may refresh several data sources.
-        run_id = str(uuid5(NAMESPACE_URL, f"dagster:{self.run_id}/{self.key}"))
+        # Its own id, as a run of Dagster may refresh several data sources; or none does.
+        name = f"dagster:{self.run_id or self.ended}/{self.key}"
+        run_id = str(uuid5(NAMESPACE_URL, name))
         outcome = RunState.FAIL if self.decision else RunState.COMPLETE
         started = self._event(RunState.START, self.began, Run(run_id, facets=self._engine()))
         ended = self._event(outcome, self.ended, Run(run_id, facets=self._engine() | self._error()))
@@ -166,7 +167,7 @@ def _checks(results: Sequence[dg.AssetCheckEvaluation]) -> dict[str, Any]:
 
 def _statistics(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was sent, which is not what the data source holds."""
-    if "details" not in metadata:
+    if "rows sent" not in metadata:
         return {}
     sent = (metadata["rows sent"], metadata["details"].get("bytes sent"))
     kind = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import dagster as dg
@@ -198,8 +199,8 @@ def taken(sink: Sink) -> list[dict[str, Any]]:
     return events
 
 
-def told(daemon: Daemon, sink: Sink) -> list[dict[str, Any]]:
-    """The events of a tick after which nothing is left to tell."""
+def sent(daemon: Daemon, sink: Sink) -> list[dict[str, Any]]:
+    """The events of a tick after which nothing is left to send."""
     daemon.tick()
     assert "Nothing new" in daemon.tick()
     return taken(sink)
@@ -210,10 +211,10 @@ def test_a_refresh_under_the_id_of_catalogues(location: Location, sink: Sink):
     the columns, rows and checks of a refresh, or one that rejects its events."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage())
-    # It is not told under another name first.
+    # It is not sent under another name first.
     assert (daemon.tick(), sink.got) == ("", [])
     assert daemon.look_up()
-    assert daemon.tick() == "Told of 1 refreshes"
+    assert daemon.tick() == "Sent 1 refreshes"
     start, complete = taken(sink)
     assert (start["eventType"], complete["eventType"]) == ("START", "COMPLETE")
     assert start["eventTime"] < complete["eventTime"]
@@ -239,14 +240,14 @@ def test_a_refresh_under_the_id_of_catalogues(location: Location, sink: Sink):
 
 
 def test_the_same_refresh_is_the_same_run(location: Location, sink: Sink):
-    """Prevents: a catalogue that shows a refresh twice, since it was told twice of it."""
+    """Prevents: a catalogue that shows a refresh twice, since it was sent twice."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
-    first = told(daemon, sink)
+    first = sent(daemon, sink)
     daemon.cursor = None
-    assert told(daemon, sink) == first
+    assert sent(daemon, sink) == first
     location.publish("busy")
-    second = told(daemon, sink)
+    second = sent(daemon, sink)
     assert len(first) == len(second) == 2
     assert first[0]["run"]["runId"] != second[0]["run"]["runId"]
 
@@ -255,7 +256,7 @@ def test_a_killed_sink(location: Location, sink: Sink):
     """Prevents: a catalogue that is away stops refreshes, or never hears of those it missed."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
-    told(daemon, sink)
+    sent(daemon, sink)
     cursor = daemon.cursor
     sink.kill()
     runs = [location.refresh("busy", full=True) for _ in range(2)]
@@ -264,7 +265,7 @@ def test_a_killed_sink(location: Location, sink: Sink):
         assert daemon.tick() == "The sink of lineage did not take an event: ConnectionError"
     assert json.loads(daemon.cursor or "")["sent"] == json.loads(cursor or "")["sent"]
     sink.start()
-    events = told(daemon, sink)
+    events = sent(daemon, sink)
     assert [each["eventType"] for each in events] == ["START", "COMPLETE"] * 2
     assert len({each["run"]["runId"] for each in events}) == 2
 
@@ -273,11 +274,11 @@ def test_what_stopped_a_refresh_stays_here(location: Location, sink: Sink):
     """Prevents: a catalogue that shows the last success only; values of rows in a catalogue."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
-    told(daemon, sink)
+    sent(daemon, sink)
     location.model(flights(1))
     refused = location.refresh("busy")
     assert not refused.success
-    start, fail = told(daemon, sink)
+    start, fail = sent(daemon, sink)
     assert (start["eventType"], fail["eventType"]) == ("START", "FAIL")
     message = fail["run"]["facets"]["errorMessage"]["message"]
     assert message == f"The refresh was stopped (refused): see run {refused.run_id} in Dagster"
@@ -289,7 +290,7 @@ def test_what_stopped_a_refresh_stays_here(location: Location, sink: Sink):
     assert "description" not in guard
 
 
-def test_no_secret_is_told(
+def test_no_secret_is_sent(
     location: Location,
     sink: Sink,
     capfd: pytest.CaptureFixture[str],
@@ -305,10 +306,9 @@ def test_no_secret_is_told(
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
     sink.status = 401
-    said = daemon.tick()
-    assert said == "The sink of lineage did not take an event: HTTPError, status 401"
+    assert daemon.tick() == "The sink of lineage did not take an event: HTTPError, status 401"
     sink.status = 201
-    assert SECRET not in json.dumps(told(daemon, sink))
+    assert SECRET not in json.dumps(sent(daemon, sink))
     wrong = {"transport": {"type": "http", "url": SECRET}}
     with pytest.raises(ValueError, match="does not accept `lineage: openlineage`") as raised:
         Lineage(openlineage=wrong).client()
@@ -328,7 +328,7 @@ def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
     assert daemon.tick().endswith("1 data sources have no id in the Metadata API yet")
     assert sink.got == []
     daemon = Daemon(location, sink.lineage(datasource="luid"))
-    assert {each["outputs"][0]["name"] for each in told(daemon, sink)} == {
+    assert {each["outputs"][0]["name"] for each in sent(daemon, sink)} == {
         location.checkpoint("busy").luid
     }
 
@@ -346,16 +346,61 @@ def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pyte
     monkeypatch.setattr("tableau_pipeline.components.lineage._RETRY", -1)
     assert daemon.tick() == ""
     assert daemon.look_up()
-    assert daemon.tick() == "Told of 1 refreshes"
+    assert daemon.tick() == "Sent 1 refreshes"
 
 
 def test_events_of_others(location: Location, sink: Sink):
     """Prevents: a sensor that fails for ever, since a user has reported a materialization."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
-    told(daemon, sink)
-    location.instance.report_runless_asset_event(dg.AssetMaterialization(KEY))
-    assert told(daemon, sink) == []
+    sent(daemon, sink)
+    for metadata in ({}, {"details": "by hand"}, {"details": {"by": "hand"}}):
+        event = dg.AssetMaterialization(KEY, metadata=metadata)
+        location.instance.report_runless_asset_event(event)
+    assert sent(daemon, sink) == []
+
+
+def test_a_refresh_outside_of_runs(location: Location, sink: Sink):
+    """Prevents: refreshes that no run of Dagster has carried out, as one run in a catalogue; a
+    sensor that fails for ever, since such an event has fewer details."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    sent(daemon, sink)
+    details = {"details": {"luid": location.checkpoint("busy").luid}, "dagster/row_count": 8}
+    for _ in range(2):
+        event = dg.AssetMaterialization(KEY, metadata=details)
+        location.instance.report_runless_asset_event(event)
+    events = sent(daemon, sink)
+    assert [each["eventType"] for each in events] == ["START", "COMPLETE"] * 2
+    assert len({each["run"]["runId"] for each in events}) == 2
+    assert events[-1]["outputs"][0]["facets"]["dataQualityMetrics"]["rowCount"] == 8
+
+
+def test_an_event_that_the_sink_refuses(location: Location, sink: Sink):
+    """Prevents: one event that a catalogue never takes, and that keeps all later ones away."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage(datasource="luid"))
+    sink.status = 422
+    daemon.tick()
+    sink.status = 201
+    assert sent(daemon, sink) == []
+    location.publish("busy")
+    assert len(sent(daemon, sink)) == 2
+
+
+def test_a_transport_with_a_queue(location: Location, sink: Sink):
+    """Prevents: a process of the daemon that has a thread more after each tick, until it ends; an
+    event that is lost in a queue."""
+    lineage = sink.lineage(datasource="luid")
+    lineage.openlineage["transport"]["type"] = "async_http"
+    location.publish("busy")
+    daemon, before = Daemon(location, lineage), {*enumerate_threads()}
+    daemon.tick()
+    assert len(taken(sink)) == 2
+    left = [
+        each.name for each in {*enumerate_threads()} - before if "process_request" not in each.name
+    ]
+    assert left == []
 
 
 def test_files(location: Location, sink: Sink, tmp_path: Path):
@@ -369,7 +414,7 @@ def test_files(location: Location, sink: Sink, tmp_path: Path):
         resources=location.resources(),
     )
     assert done.success
-    _, complete = told(daemon, sink)
+    _, complete = sent(daemon, sink)
     assert [(each["namespace"], each["name"]) for each in complete["inputs"]] == [
         ("file", str(file))
     ]
@@ -399,7 +444,7 @@ def test_names_of_inputs(source: dict[str, Any] | None, namespace: str, name: st
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a location that loads, and never tells anybody."""
+    """Prevents: a location that loads, and never sends anything."""
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
     with pytest.raises(ValueError, match=re.escape("pip install 'tableau_pipeline[lineage]'")):
         Lineage(openlineage={})
