@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import dagster as dg
 from pydantic import Field, field_validator
 
-from tableau_pipeline.components.publish_file import STEP, published_files
+from tableau_pipeline.components.publish_file import STEP
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
+from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.declaration import Declaration, Table, in_environment
 from tableau_pipeline.core.identity import key_below
@@ -243,8 +244,8 @@ class _News:
             for name, id_ in record.dagster_run.tags.items():
                 if name.startswith(_ID_TAG):
                     self.cursor.ids[name.removeprefix(_ID_TAG)] = id_
-        files = published_files(self.instance, reads_journal=False).values()
-        sources = [*datasources, *(declaration for declaration, _ in files)]
+        files = [file.declaration for file in published_files(self.instance).values()]
+        sources = [*datasources, *files]
         assets = {dg.AssetKey.from_user_string(source.key): source for source in sources}
         for record in self.instance.get_asset_records([*assets]):
             entry = record.asset_entry
