@@ -26,9 +26,17 @@ class OvertakenError(RefreshError):
 
 
 class HeldError(RefreshError):
-    """A person holds the data source as it is, so the refresh did nothing."""
+    """A person holds the data source as it is, so the refresh did nothing.
+
+    Attributes:
+        reason: since when it is held, by whom, and why.
+    """
 
     decision = Status.HELD
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class DriftError(RefreshError):

@@ -35,8 +35,6 @@ from tableau_pipeline.refresh.report import (
 )
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
-# A check that was not reached keeps the words of its last result under this metadata key.
-_LAST_WORDS = "said before"
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RECONCILIATION, METADATA = "reconciliation", "metadata"
 _TO_SETTLE = (
@@ -143,16 +141,13 @@ def _refused_checks(
         # If the last result was a pass, report a pass again; otherwise (failed, or no result yet),
         # report a warning.
         fails = previous is None or not previous.passed
-        metadata = {_LAST_WORDS: words}
-        yield _result(declaration, spec.name, note if fails else None, note=note, metadata=metadata)
+        yield _result(declaration, spec.name, note if fails else None, note=note)
 
 
 def _last_words(before: dg.AssetCheckEvaluation | None) -> str:
     """Return what a check said when a refresh last reached it; "" if it said nothing."""
-    if before is None:
-        return ""
-    recorded = before.metadata.get(_LAST_WORDS)
-    return str(recorded.value) if recorded else before.description or ""
+    text = before.description if before else None
+    return (text or "").removeprefix(_NOT_REACHED).strip()
 
 
 def evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:
@@ -467,7 +462,7 @@ def dry_run_observation(declaration: Declaration, planned: Planned) -> dg.AssetO
 def held_observation(declaration: Declaration, error: HeldError) -> dg.AssetObservation:
     """Return the observation that reports that a refresh did nothing."""
     key = dg.AssetKey.from_user_string(declaration.key)
-    metadata = {"summary": str(error), "decision": str(error.decision), "reason": str(error)}
+    metadata = {"summary": str(error), "decision": str(error.decision), "reason": error.reason}
     return dg.AssetObservation(key, description="Held", metadata=metadata)
 
 

@@ -84,7 +84,8 @@ def check_not_held(journal: StoredJournal) -> None:
         name = journal.key.partition("@")[0]
         raise HeldError(
             f"{name} is {hold}. Nothing was done; `tableau-pipeline release {name}` lets refreshes "
-            "go on"
+            "go on",
+            reason=str(hold),
         )
 
 

@@ -162,8 +162,8 @@ _FOLDER_HINT = (
 # The codes of refusals for lack of something that another data folder may have.
 _MAY_LACK = (Code.OTHER_DEPLOYMENT, Code.NO_SNAPSHOT)
 # The metadata keys of a refused step: the run config that accepts the refusal, for the launchpad or
-# `dg launch --config`, and the refusals as JSON.
-RUN_CONFIG, REFUSALS = "to accept it, put into the launchpad", "refusals"
+# `dg launch --config`, the codes, by which the documentation explains them, and all as JSON.
+RUN_CONFIG, CODE, REFUSALS = "to accept it, put into the launchpad", "code", "refusals"
 
 
 class RefusedStepError(dg.Failure, DagsterUserCodeProcessError):
@@ -206,6 +206,8 @@ def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[Non
         metadata: dict[str, dg.MetadataValue] = {}
         if config := rendered(error.refusals, Face.LAUNCHPAD, step=step):
             metadata[RUN_CONFIG] = dg.MetadataValue.text(config)
+        codes = dict.fromkeys(str(refusal.code) for refusal in error.refusals)
+        metadata[CODE] = dg.MetadataValue.text(", ".join(codes))
         metadata[REFUSALS] = dg.MetadataValue.json(
             [refusal.as_json() for refusal in error.refusals]
         )

@@ -90,6 +90,9 @@ def test_a_step_that_skips(declared: World):
         (seen,) = instance.fetch_observations(key, limit=1).records
         assert seen.asset_observation
         assert seen.asset_observation.metadata["decision"].value == "held"
+        reason = str(seen.asset_observation.metadata["reason"].value)
+        assert reason.startswith("held since ")
+        assert reason.endswith(": audit")
     assert declared.run("release", KEY).code == 0
 
 

@@ -13,7 +13,7 @@ from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept, Check, Code, Refusal, accepts_of
 from tableau_pipeline.resources import resources_from_env
-from tableau_pipeline.resources.services import REFUSALS, RUN_CONFIG, as_failure
+from tableau_pipeline.resources.services import CODE, REFUSALS, RUN_CONFIG, as_failure
 from tableau_pipeline_tests.conftest import ROOT
 
 
@@ -68,7 +68,8 @@ def test_where_accept_is_written():
 
 
 def test_a_refusal_is_recorded_as_a_value():
-    """Prevents: a release that says a refusal in other words, and no longer knows its remedy."""
+    """Prevents: a release that says a refusal in other words, and no longer knows its remedy; a
+    code that users of the web UI find only within JSON."""
     refusals = (
         Refusal("a", Code.ROWS_LOST, Accept.SHRINK, Check.GUARD, "orders", details={"rows": 3}),
         Refusal("b", Code.SCHEMA_CHANGED, Accept.SCHEMA, Check.SCHEMA, column="id", remedy="Cast"),
@@ -77,6 +78,7 @@ def test_a_refusal_is_recorded_as_a_value():
     assert failure.description == "a\nb. Cast"
     recorded = failure.metadata[REFUSALS].value
     assert [Refusal.of_json(each) for each in recorded] == [*refusals]
+    assert failure.metadata[CODE].value == "rows lost, schema changed"
     assert accepts_of(refusals) == ["shrink", "schema"]
     assert "accept: [shrink, schema]" in str(failure.metadata[RUN_CONFIG].value)
 
