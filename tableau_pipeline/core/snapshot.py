@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import add
@@ -13,6 +14,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.parquet import Folder, Layout, plain_layout
 from tableau_pipeline.hyper.types import Column, TypePolicy
+from tableau_pipeline.objects.kept_rows import LakeFolder
 from tableau_pipeline.outcome import Code
 
 # The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
@@ -71,15 +73,34 @@ class DataFile(Frozen):
 
     Attributes:
         name: the path of the file, either absolute or relative to the folder of the model.
+        rows: the number of rows that count.
         size: in bytes.
         layout: how the file stores the columns of the table; None if it stores each column under
             its own name and type, and stores the hash of each row.
+        kept: a bitmap of the rows that count, if others were deleted without rewriting the file:
+            the bit `1 << n` stands for row n. None if all rows count.
     """
 
     name: str
     rows: int
     size: int
     layout: Layout | None = None
+    kept: int | None = None
+
+    def common(self, other: Self) -> Self:
+        """Return the rows that also count in another version of this file."""
+        return self if self.kept == other.kept else self._only(self._bits & other._bits)
+
+    def without(self, other: Self | None) -> Self:
+        """Return the rows that do not count in another version of this file."""
+        return self._only(self._bits & ~other._bits) if other else self
+
+    def _only(self, bits: int) -> Self:
+        return self.model_copy(update={"kept": bits, "rows": bits.bit_count()})
+
+    @property
+    def _bits(self) -> int:
+        return (1 << self.rows) - 1 if self.kept is None else self.kept
 
 
 class Span(Frozen):
@@ -178,7 +199,26 @@ class Snapshot(Frozen):
 
     def paths_of(self, files: Iterable[DataFile]) -> tuple[str, ...]:
         """Return the paths at which hyperd finds files of this version; fetch them if necessary."""
-        return self.folder.paths([file.name for file in files])
+        files = tuple(files)
+        return self.folder_of(files).paths([file.name for file in files])
+
+    def folder_of(
+        self, files: Iterable[DataFile], columns: Collection[str] | None = None
+    ) -> Folder:
+        """Return the folder of files, such that reading them returns only the rows that count.
+
+        Args:
+            columns: the columns of the files that are read; None for all.
+        """
+        kept = {file.name: file.kept for file in files if file.kept is not None}
+        if not kept:
+            return self.folder
+        if not isinstance(self.folder, LakeFolder):
+            # Only the tables of lakes have deleted rows in their files.
+            raise TypeError(
+                f"{self.asset_key} has deleted rows, but no folder that leaves them out"
+            )
+        return replace(self.folder, kept=kept, columns=columns)
 
     def missing(self) -> list[str]:
         """Return the full names of the files that have rows but do not exist."""

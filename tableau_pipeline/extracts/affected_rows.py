@@ -8,7 +8,7 @@ batch cannot be a decimal or a date, and a time stamp in a batch cannot have mic
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import time
 from operator import attrgetter
@@ -62,16 +62,28 @@ class TableVersion:
     content: Fingerprint
     cutoff: Cutoff | None
 
-    def select_sql(self, files: Iterable[DataFile] | None = None) -> str:
-        """Return SQL for the rows in `files`, or for all rows if it is None, with their hashes."""
-        return select_sql(table_source("", self.snapshot, self.cutoff, hashed=True, files=files))
+    def select_sql(
+        self, files: Iterable[DataFile] | None = None, only: Collection[str] | None = None
+    ) -> str:
+        """Return SQL for the rows in `files`, or for all rows if it is None.
+
+        Args:
+            only: the columns to read; None for all, and the hash of each row.
+        """
+        if only is not None and self.cutoff:
+            only = {*only, self.cutoff.column}
+        source = table_source(
+            "", self.snapshot, self.cutoff, hashed=only is None, only=only, files=files
+        )
+        return select_sql(source)
 
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
     """One table of an update: its published version and its desired version.
 
-    The two versions share the files of partitions that were not rewritten in between. If the new
+    The two versions share the files of partitions that were not rewritten in between. If rows of a
+    file were deleted without rewriting it, they share the rows that both versions keep. If the new
     cutoff may keep rows that the old cutoff drops, no file counts as shared. The rows of shared
     files need not be compared, and most of these rows need not be read.
 
@@ -106,7 +118,10 @@ class TableChange:
 
     @property
     def shared(self) -> tuple[DataFile, ...]:
-        """The files in both versions; () if the new cutoff may keep rows that were dropped."""
+        """The files, or rows of files, in both versions.
+
+        They are () if the new cutoff may keep rows that were dropped.
+        """
         old, new = self.published.cutoff, self.new.cutoff
         # The texts of dates and time stamps sort in the order of time.
         cut_as_late = (
@@ -114,25 +129,31 @@ class TableChange:
             or old == new
             or (new is not None and new.column == old.column and new.value >= old.value)
         )
-        published = {*self.published.snapshot.files} if cut_as_late else set()
-        return tuple(file for file in self.new.snapshot.files if file in published)
+        published = self.published.snapshot.files if cut_as_late else ()
+        others = {(file.name, file.layout): file for file in published}
+        pairs = ((file, others.get((file.name, file.layout))) for file in self.new.snapshot.files)
+        common = (file.common(other) for file, other in pairs if other)
+        return tuple(file for file in common if file.rows)
 
     def unshared(self, version: TableVersion) -> tuple[DataFile, ...]:
-        """Return the files of a version that are not shared."""
-        shared = {*self.shared}
-        return tuple(file for file in version.snapshot.files if file not in shared)
+        """Return the files, or rows of files, of a version that are not shared."""
+        shared = {file.name: file for file in self.shared}
+        rest = (file.without(shared.get(file.name)) for file in version.snapshot.files)
+        return tuple(file for file in rest if file.rows)
 
     def desired(self, files: Iterable[DataFile]) -> TableSource:
         """Return the desired rows of some files of the new version."""
         return table_source(self.table.name, self.new.snapshot, self.new.cutoff, files=files)
 
-    def added_sql(self) -> str:
-        """Return SQL for the rows of the new version in files that are not shared."""
-        return self.new.select_sql(self.unshared(self.new))
+    def added_sql(self, only: Collection[str] | None = None) -> str:
+        """Return SQL for the rows of the new version that are not shared; `only` as above."""
+        return self.new.select_sql(self.unshared(self.new), only)
 
-    def surviving_sql(self) -> str:
-        """Return SQL for the published rows of unshared files that the new window keeps."""
-        unshared = self.published.select_sql(self.unshared(self.published))
+    def surviving_sql(self, only: Collection[str] | None = None) -> str:
+        """Return SQL for the published rows that are not shared and that the new window keeps."""
+        if only is not None and self.new.cutoff:
+            only = {*only, self.new.cutoff.column}
+        unshared = self.published.select_sql(self.unshared(self.published), only)
         # Leave out expired rows: the key table of the cutoff already deletes them, and here they
         # would count as changed.
         if self.new.cutoff in (None, self.published.cutoff):
@@ -270,7 +291,8 @@ def _from_cursor(
 ) -> KeyTable:
     """Return the key table of an append; it holds the last published cursor minus the lookback."""
     keys = KeyTable(change, "keys", (KeyMatch(cursor, ">=", "start"),))
-    last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {change.published.select_sql()} old)"  # noqa: S608
+    published = change.published.select_sql(only=(cursor,))
+    last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {published} old)"  # noqa: S608
     if connection.execute_scalar_query(f"SELECT last IS NULL FROM {last} ends"):  # noqa: S608
         raise NotProvedError(f"nothing of it is published from which {cursor} could go on")
     is_number = isinstance(lookback, int) or re.fullmatch(r"\d+", lookback or "")
@@ -453,14 +475,19 @@ def _by_columns(change: TableChange, key: Sequence[str]) -> str:
 
     All equal pairs are in one row of the result. Its key is NULL, and its last value their number.
     """
-    columns = [escape_name(column.name) for column in change.columns]
-    differs = " OR ".join(f"n.{name} IS DISTINCT FROM o.{name}" for name in columns)
+    # If rows only went or only came, there is nothing to compare them with.
+    is_compared = change.unshared(change.new) and change.unshared(change.published)
+    compared = [column.name for column in change.columns] if is_compared else key
+    differs = " OR ".join(
+        f"n.{name} IS DISTINCT FROM o.{name}" for name in map(escape_name, compared)
+    )
     same_key = " AND ".join(f"n.{name} = o.{name}" for name in map(escape_name, key))
     keys = ", ".join(f"CASE WHEN {_DIFFERS} THEN {name} END" for name in map(escape_name, key))
+    new, old = change.added_sql(compared), change.surviving_sql(compared)
     return (
         f"SELECT {keys}, SUM(CASE WHEN {_DIFFERS} THEN 0 ELSE 1 END) "  # noqa: S608
-        f"FROM (SELECT {_pair_key(key)}, {differs} AS {_DIFFERS} FROM {change.added_sql()} n "
-        f"FULL JOIN {change.surviving_sql()} o ON {same_key}) pairs "
+        f"FROM (SELECT {_pair_key(key)}, {differs} AS {_DIFFERS} "
+        f"FROM {new} n FULL JOIN {old} o ON {same_key}) pairs "
         f"GROUP BY {', '.join(str(number) for number, _ in enumerate(key, 1))}"
     )
 

@@ -19,7 +19,7 @@ from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.hyper.build import rows_in
 from tableau_pipeline.hyper.parquet import Layout, TableSource, plain_layout, select_sql
 from tableau_pipeline.hyper.process import connect
-from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, string_literal
+from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, stored_name, string_literal
 
 # The version of each model that a refresh publishes, by its asset key.
 Models = Mapping[str, Snapshot]
@@ -43,12 +43,20 @@ def table_source(
     """
     columns = tuple(column for column in snapshot.columns if only is None or column.name in only)
     files = snapshot.files if files is None else tuple(files)
+    read_names = {stored_name(column) for column in columns}
     layouts: dict[Layout, list[str]] = {}
     if any(file.layout for file in files):
         # Spark may have written some of the files, with hashes that nobody needs here.
         plain = plain_layout(snapshot.columns)
         for file in files:
-            layouts.setdefault(file.layout or plain, []).append(file.name)
+            # Only the hash of a row needs all columns.
+            layout = tuple(
+                stored
+                for stored in file.layout or plain
+                if hashed or stored.column.name in read_names
+            )
+            layouts.setdefault(layout, []).append(file.name)
+    file_names = {stored.name for layout in layouts for stored in layout if stored.name}
     return TableSource(
         name=name,
         columns=(*columns, Column(ROW_HASH, "bigint")) if hashed else columns,
@@ -56,7 +64,7 @@ def table_source(
         layouts={layout: tuple(names) for layout, names in layouts.items()},
         where=retained(columns, cutoff) if cutoff else None,
         comments=snapshot.comments,
-        folder=snapshot.folder,
+        folder=snapshot.folder_of(files, file_names if layouts else None),
     )
 
 
@@ -126,7 +134,11 @@ def desired_table(
     if known and known.cutoff == cutoff:
         return whole.model_copy(update={"cutoff": cutoff, "content": known.content})
     all_rows, is_additive = snapshot.fingerprint, snapshot.fingerprint.is_additive
-    retained_rows = select_sql(table_source(table.name, snapshot, cutoff, hashed=is_additive))
+    # A count needs only the column of the window.
+    only = None if is_additive else (cutoff.column,)
+    retained_rows = select_sql(
+        table_source(table.name, snapshot, cutoff, hashed=is_additive, only=only)
+    )
     with connect(hyper()) as connection:
         content = (fingerprint if is_additive else row_count)(connection, f"{retained_rows} source")
     if not is_additive:
@@ -156,10 +168,11 @@ def _cutoff(
     if recorded and recorded == Cutoff(**rule, value=recorded.value):
         return recorded
     type_ = type_of(snapshot.columns, retain.column)
+    dates = select_sql(table_source(table, snapshot, only=(retain.column,)))
     with connect(hyper()) as connection:
         last = connection.execute_scalar_query(
             f"SELECT CAST(CAST(MAX({escape_name(retain.column)}) - INTERVAL '{retain.days} days' "  # noqa: S608
-            f"AS {type_}) AS TEXT) FROM {select_sql(table_source(table, snapshot))} source"
+            f"AS {type_}) AS TEXT) FROM {dates} source"
         )
     return None if last is None else Cutoff(**rule, value=str(last))
 

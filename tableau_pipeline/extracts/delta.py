@@ -178,16 +178,21 @@ def prove(
     # If all columns were compared, counts are enough. No key is in two pairs of equal rows: if each
     # version has `equal` unaffected rows, these are the paired rows.
     measure = fingerprint if equal is None else row_count
+    # To count rows, read only the columns that decide which rows are affected.
+    matched = {match.column for table in keys for match in table.matches} or None
 
     def shared_rows(version: TableVersion) -> Fingerprint:
         """Return the fingerprint of the affected rows in shared files."""
         # Use hashes only if they are stored; computing them would read all columns.
-        measure = fingerprint if version.content.is_additive else row_count
-        return measure(connection, f"{version.select_sql(change.shared)} source WHERE {where}")
+        is_additive = version.content.is_additive
+        rows = version.select_sql(change.shared, None if is_additive else matched)
+        measure = fingerprint if is_additive else row_count
+        return measure(connection, f"{rows} source WHERE {where}")
 
     def count_rows(version: TableVersion, shared: Fingerprint) -> tuple[int, Fingerprint]:
         """Return the number of affected rows, and the fingerprint of unaffected rows."""
-        rows = f"{version.select_sql(change.unshared(version))} source"
+        only = None if equal is None else matched
+        rows = f"{version.select_sql(change.unshared(version), only)} source"
         affected_rows = measure(connection, f"{rows} WHERE {where}")
         if version.content.is_additive:
             others = version.content - shared
@@ -199,15 +204,21 @@ def prove(
     shared = shared_rows(new)
     inserted, rest = count_rows(new, shared)
     deleted, published = count_rows(old, shared if new.cutoff == old.cutoff else shared_rows(old))
+    if problem := _problem(published, rest, equal):
+        message = f"rows changed beyond those that its refresh policy affects: {problem}"
+        raise NotProvedError(message)
+    return deleted, inserted, shared.rows
+
+
+def _problem(published: Fingerprint, rest: Fingerprint, equal: int | None) -> str | None:
+    """Describe how the unaffected rows differ between both versions; None if they do not."""
     if published.rows != rest.rows:
-        problem = f"{rest.rows:,} rows are left alone where {published.rows:,} are published"
-    elif published != rest:
-        problem = f"the {rest.rows:,} rows that it leaves alone are not those that are published"
-    elif equal not in (None, rest.rows):
-        problem = f"of the {rest.rows:,} rows that it leaves alone, {equal:,} equal published ones"
-    else:
-        return deleted, inserted, shared.rows
-    raise NotProvedError(f"rows changed beyond those that its refresh policy affects: {problem}")
+        return f"{rest.rows:,} rows are left alone where {published.rows:,} are published"
+    if published != rest:
+        return f"the {rest.rows:,} rows that it leaves alone are not those that are published"
+    if equal not in (None, rest.rows):
+        return f"of the {rest.rows:,} rows that it leaves alone, {equal:,} equal published ones"
+    return None
 
 
 def differing_rows(

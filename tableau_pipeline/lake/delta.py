@@ -1,7 +1,9 @@
 """Read versions of Delta tables: deltalake reads the log, hyperd reads the files."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,9 +19,11 @@ from tableau_pipeline.lake.files import (
     Footer,
     folder_at,
     footers,
+    keep,
     lake_snapshot,
     name_below_table,
     partition_text,
+    read_bytes,
 )
 from tableau_pipeline.objects.errors import describe_failure
 from tableau_pipeline.objects.local_files import LocalCopies
@@ -32,7 +36,7 @@ _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _OPTIONS = {"allow_http": "true"}
 _READABLE_FEATURES = {
     "columnMapping",
-    "deletionVectors",  # if no file has one
+    "deletionVectors",
     "timestampNtz",
     "v2Checkpoint",
     "vacuumProtocolCheck",
@@ -52,19 +56,7 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     if table is None:
         return None
     _check_features(table, path)
-    fields = table.schema().fields
-    # Tableau has no nested types, so only their kind is of interest.
-    kinds = [str(field.type.type) for field in fields]
-    types = [
-        f"{kind}<...>" if kind in ("array", "map", "struct") else _TYPES.get(kind, kind)
-        for kind in kinds
-    ]
-    columns = [Column(field.name, type_) for field, type_ in zip(fields, types, strict=True)]
-    is_mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
-    physical = {
-        field.name: str(field.metadata[_PHYSICAL_NAME]) if is_mapped else field.name
-        for field in fields
-    }
+    columns, physical = _columns(table)
     # Avoid pa.table, which would import pandas and so take longer than reading the log.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
     # If the table has no partition columns, the column "partition" is missing, or NULL.
@@ -76,17 +68,20 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     ]
     folder = folder_at(path, copies)
     file_footers = footers(folder, names, table=_title(path))
+    files = {
+        name: _file(name, footer, columns, physical, action.get("partition") or {})
+        for name, footer, action in zip(names, file_footers, added, strict=True)
+    }
+    # A vector of a file that is not in the table is a KeyError: its rows must not be published.
+    files |= {name: keep(files[name], kept) for name, kept in _kept_rows(table, path)}
     last_change = max((action["modification_time"] for action in added), default=0)
     return lake_snapshot(
         asset_key=asset_key,
         folder=folder,
         number=table.version(),
-        created_at=datetime.fromtimestamp(last_change / 1000, UTC),
+        created_at=_committed_at(table, path) or datetime.fromtimestamp(last_change / 1000, UTC),
         columns=columns,
-        files=[
-            _file(name, footer, columns, physical, action.get("partition") or {})
-            for name, footer, action in zip(names, file_footers, added, strict=True)
-        ],
+        files=[*files.values()],
         identity=str(table.metadata().id),
     )
 
@@ -132,12 +127,65 @@ def _check_features(table: DeltaTable, path: str) -> None:
             f"{_title(path)} has the table feature {', '.join(sorted(unknown))}, which is not read "
             "yet. Drop the feature, or publish the table through a Spark model",
         )
-    if any(batch.num_rows for batch in table.deletion_vectors()):
+
+
+def _columns(table: DeltaTable) -> tuple[list[Column], dict[str, str]]:
+    """Return the columns of a table, and the name that each of them has in the files."""
+    fields = table.schema().fields
+    # Tableau has no nested types, so only their kind is of interest.
+    kinds = [str(field.type.type) for field in fields]
+    types = [
+        f"{kind}<...>" if kind in ("array", "map", "struct") else _TYPES.get(kind, kind)
+        for kind in kinds
+    ]
+    is_mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+    return [Column(field.name, type_) for field, type_ in zip(fields, types, strict=True)], {
+        field.name: str(field.metadata[_PHYSICAL_NAME]) if is_mapped else field.name
+        for field in fields
+    }
+
+
+def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
+    """Yield the name of each file that has a deletion vector, and its rows that are not deleted.
+
+    Raises:
+        RefusedError: a vector is gone or damaged.
+    """
+    try:
+        for batch in table.deletion_vectors():
+            found = pa.record_batch(batch)
+            masks = found["selection_vector"]
+            edges = pairwise(masks.offsets.to_pylist())
+            for url, (start, end) in zip(found["filepath"].to_pylist(), edges, strict=True):
+                # Both are URLs, in which the names of files are escaped.
+                name = unquote(url).removeprefix(f"{unquote(table.table_uri).rstrip('/')}/")
+                yield name, _bitmap(masks.values, start, end)
+    except DeltaError as error:
         raise LakeError(
-            f"{_title(path)} has deletion vectors, which are not read yet: hyperd would read "
-            "deleted rows. Run REORG TABLE ... APPLY (PURGE), and set the table property "
-            "delta.enableDeletionVectors to false",
-        )
+            f"{_title(path)} has a deletion vector that cannot be read: {error}. If its file was "
+            "vacuumed or removed by hand, restore it, or write the table again"
+        ) from error
+
+
+def _bitmap(mask: pa.BooleanArray, start: int, end: int) -> int:
+    """Return some bits of a mask as a bitmap; see `DataFile.kept`. Rows after the end are kept."""
+    _, data = mask.buffers()
+    start, end = start + mask.offset, end + mask.offset
+    bits = int.from_bytes(data[start // 8 : (end + 7) // 8], "little") >> start % 8
+    length = end - start
+    return (bits & ((1 << length) - 1)) | -1 << length
+
+
+def _committed_at(table: DeltaTable, path: str) -> datetime | None:
+    """Return the time of the commit of a version; None if the log does not have it."""
+    # The library's own history takes the newest commit for that of an older version.
+    commit = read_bytes(f"{path}/_delta_log/{table.version():020}.json") or b""
+    for line in commit.splitlines():
+        if about := json.loads(line).get("commitInfo"):
+            # Where both exist, the first one is the one that time travel goes by.
+            moment = about.get("inCommitTimestamp") or about.get("timestamp")
+            return datetime.fromtimestamp(moment / 1000, UTC) if moment else None
+    return None
 
 
 def _file(

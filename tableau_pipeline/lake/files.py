@@ -3,7 +3,7 @@
 import hashlib
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -20,6 +20,7 @@ from tableau_pipeline.core.snapshot import FILES_DIGEST, DataFile, Fingerprint, 
 from tableau_pipeline.errors import LakeError
 from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import ROW_HASH, Column
+from tableau_pipeline.objects.kept_rows import LakeFolder
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import (
     ObjectFolder,
@@ -96,9 +97,9 @@ def lake_snapshot(
                 "through a Spark model that selects other columns from it",
             )
     # Include the layouts: after a column is dropped and added again under its old name, the same
-    # files have other rows.
+    # files have other rows. Include the deleted rows, too.
     layouts = {file.layout: repr(file.layout) for file in files}
-    file_layouts = sorted((file.name, layouts[file.layout]) for file in files)
+    file_layouts = sorted((file.name, layouts[file.layout], *_kept_text(file)) for file in files)
     digest = hashlib.sha256(repr((identity, [*columns], file_layouts)).encode()).hexdigest()
     fingerprint = Fingerprint(
         rows=sum(file.rows for file in files),
@@ -114,6 +115,29 @@ def lake_snapshot(
         columns=tuple(columns),
         parts=(Part(version=number, fingerprint=fingerprint, files=tuple(files)),),
     )
+
+
+def _kept_text(file: DataFile) -> tuple[str, ...]:
+    return () if file.kept is None else (f"{file.kept:x}",)
+
+
+def with_deletes(file: DataFile, deleted: Iterable[int]) -> DataFile:
+    """Return a file without the rows at some positions, which count from 0."""
+    bits = bytearray(file.rows // 8 + 1)
+    for position in deleted:
+        # A position after the last row deletes nothing.
+        if position < file.rows:
+            bits[position // 8] |= 1 << position % 8
+    return keep(file, ~int.from_bytes(bits, "little"))
+
+
+def keep(file: DataFile, kept: int) -> DataFile:
+    """Return a file of which only some rows count; see `DataFile.kept`."""
+    all_rows = (1 << file.rows) - 1
+    kept &= all_rows
+    if kept == all_rows:
+        return file
+    return file.model_copy(update={"kept": kept, "rows": kept.bit_count()})
 
 
 def partition_text(value: Any) -> str | None:
@@ -154,11 +178,11 @@ def _footer(uri: str) -> Footer:
 _FILE = re.compile("^file:(//)?")
 
 
-def folder_at(location: str, copies: LocalCopies) -> Folder:
-    """Return the folder of the table at a path or URL; only a URL makes use of `copies`."""
+def folder_at(location: str, copies: LocalCopies) -> LakeFolder:
+    """Return the folder of the table at a path or URL."""
     if is_url(location, setting="source"):
-        return ObjectFolder(*bucket_and_key(location), copies)
-    return LocalFolder(Path(location))
+        return LakeFolder(ObjectFolder(*bucket_and_key(location), copies), copies)
+    return LakeFolder(LocalFolder(Path(location)), copies)
 
 
 def names_in(location: str) -> list[str]:

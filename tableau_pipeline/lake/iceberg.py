@@ -16,11 +16,12 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import FileScanTask, StaticTable, Table
+from pyiceberg.table import FileScanTask, ManifestGroupPlanner, StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IcebergType
+from pyiceberg.types import BinaryType, FixedType, NestedField
 from pyiceberg.utils.config import Config
 
 from tableau_pipeline.core.lake_table import InCatalog
@@ -38,11 +39,13 @@ from tableau_pipeline.lake.files import (
     normalized,
     partition_text,
     read_bytes,
+    with_deletes,
 )
+from tableau_pipeline.lake.iceberg_deletes import Deletes, deletes_by_values, deletes_of
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import is_url
 
-_NEWEST_FORMAT = 2
+_NEWEST_FORMAT = 3
 _HINT = "version-hint.text"
 # To commit a version of a table without a catalog, a metadata file is renamed to such a name.
 _COMMITTED = re.compile(r"v(\d+)\.(\w+\.)?metadata\.json(\.\w+)?")
@@ -96,19 +99,19 @@ def read(
             return None
         if (schema := table.schemas().get(schema_id)) is None:
             return None
+    deletes = _deletes(table, current, title)
     tasks = _tasks(table, current, title)
     table_folder = _folder_of(table, location)
     names = [name_below_table(task.file.file_path, table_folder, table=title) for task in tasks]
     folder = folder_at(table_folder, copies)
-    fields: dict[int, tuple[IcebergType, Column]] = {}
-    for field in schema.fields:
-        # Tableau has no nested types, so only their kind is of interest.
-        kind, is_nested, _ = str(field.field_type).replace(" ", "").partition("<")
-        column = Column(field.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
-        fields[field.field_id] = (field.field_type, column)
+    fields = _fields(schema)
     entries = mapping.root if (mapping := table.name_mapping()) else ()
     ids = {name: entry.field_id for entry in entries if entry.field_id for name in entry.names}
     file_footers = footers(folder, names, table=title)
+    files = [
+        _file(name, footer, task.file, title=title, fields=fields, specs=table.specs(), ids=ids)
+        for name, footer, task in zip(names, file_footers, tasks, strict=True)
+    ]
     return lake_snapshot(
         asset_key=asset_key,
         folder=folder,
@@ -116,27 +119,43 @@ def read(
         created_at=datetime.fromtimestamp(current.timestamp_ms / 1000 if current else 0, UTC),
         columns=[column for _, column in fields.values()],
         files=[
-            _file(name, footer, task.file, title=title, fields=fields, specs=table.specs(), ids=ids)
-            for name, footer, task in zip(names, file_footers, tasks, strict=True)
+            with_deletes(file, deletes.positions(task))
+            for file, task in zip(files, tasks, strict=True)
         ],
         identity=str(table.metadata.table_uuid),
     )
+
+
+def _fields(schema: Schema) -> dict[int, tuple[NestedField, Column]]:
+    """Return each field and its column, by its id."""
+    fields: dict[int, tuple[NestedField, Column]] = {}
+    for field in schema.fields:
+        # Tableau has no nested types, so only their kind is of interest.
+        kind, is_nested, _ = str(field.field_type).replace(" ", "").partition("<")
+        column = Column(field.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
+        fields[field.field_id] = (field, column)
+    return fields
+
+
+def _deletes(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> Deletes:
+    try:
+        manifests = snapshot.manifests(table.io) if snapshot else []
+        return deletes_of(manifests, table.io, table.schema(), title)
+    except (OSError, ValueError) as error:
+        raise LakeError(f"{title} cannot be read: {error}") from error
 
 
 def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> list[FileScanTask]:
     """Return a task for each file of a version."""
     if snapshot is None:
         return []
+    planner = ManifestGroupPlanner(table.metadata, table.io)
     try:
-        tasks = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
+        manifests = snapshot.manifests(table.io)
+        # pyiceberg refuses all deletes by values; here, those that still apply have been refused.
+        tasks = [*planner.plan_files(manifests, lambda entry: not deletes_by_values(entry))]
     except (OSError, ValueError) as error:
         raise LakeError(f"{title} cannot be read: {error}") from error
-    if any(task.delete_files for task in tasks):
-        raise LakeError(
-            f"{title} has delete files, which are not read yet: hyperd would read deleted "
-            "rows. Rewrite its data files, and set write.delete.mode, write.update.mode and "
-            "write.merge.mode to copy-on-write",
-        )
     if others := {task.file.file_format for task in tasks} - {"PARQUET"}:
         raise LakeError(f"{title} has files of the format {min(others)}; only Parquet is read")
     return tasks
@@ -148,14 +167,14 @@ def _file(
     file: IcebergFile,
     *,
     title: str,
-    fields: Mapping[int, tuple[IcebergType, Column]],
+    fields: Mapping[int, tuple[NestedField, Column]],
     specs: Mapping[int, PartitionSpec],
     ids: Mapping[str, int],
 ) -> DataFile:
     """Return a file, with the layout of the columns in it.
 
     Args:
-        fields: for each field id of the version, the type and the column.
+        fields: for each field id of the version, the field and the column.
         specs: every partition spec that the table has had; the keys are ids that files refer to.
         ids: for files that Iceberg did not write itself, the field id of each column name.
     """
@@ -166,12 +185,12 @@ def _file(
             "no schema.name-mapping.default to tell which column is which",
         )
     stored = stored or {ids[name]: name for name in footer.columns if name in ids}
-    # Files that Iceberg has taken over from a Hive table lack the table's partition columns, so
-    # take their values from the metadata.
-    values: dict[int, str | None] = {}
+    # Files lack the columns that are newer, and files that Iceberg has taken over from a Hive table
+    # lack the partition columns. Take their values from the metadata.
+    values = {id_: _default_text(field) for id_, (field, _) in fields.items()}
     for number, field in enumerate(specs[file.spec_id].fields):
         if isinstance(field.transform, IdentityTransform) and field.source_id in fields:
-            value, type_ = file.partition[number], fields[field.source_id][0]
+            value, type_ = file.partition[number], fields[field.source_id][0].field_type
             is_ours = value is None or isinstance(value, bytes | Decimal)
             as_text = field.transform.to_human_string
             values[field.source_id] = partition_text(value) if is_ours else as_text(type_, value)
@@ -180,6 +199,14 @@ def _file(
         for id_, (_, column) in fields.items()
     ]
     return DataFile(name=name, rows=footer.rows, size=footer.size, layout=tuple(layout))
+
+
+def _default_text(field: NestedField) -> str | None:
+    """Return the value of a field in files that are older than it, as hyperd reads it."""
+    value = field.initial_default
+    # In the metadata, which are JSON, bytes are digits.
+    is_bytes = isinstance(field.field_type, BinaryType | FixedType) and isinstance(value, str)
+    return partition_text(bytes.fromhex(value) if is_bytes else value)
 
 
 def _open_table(location: str | InCatalog) -> StaticTable:
@@ -201,7 +228,7 @@ def _open_table(location: str | InCatalog) -> StaticTable:
     if metadata.format_version > _NEWEST_FORMAT:
         raise LakeError(
             f"{_title(location)} has version {metadata.format_version} of the format; "
-            f"versions 1 and {_NEWEST_FORMAT} are read. Publish it through a Spark model",
+            f"versions 1 to {_NEWEST_FORMAT} are read. Publish it through a Spark model",
         )
     return StaticTable(
         identifier=("static-table", source),

@@ -194,19 +194,14 @@ def add_hive_files(table: Table, rows: pa.Table) -> None:
     commit_files(table, files)
 
 
-def commit_files(
-    table: Table,
-    files: Iterable[tuple[pa.Table, Record]],
-    *,
-    content: DataFileContent = DataFileContent.DATA,
-) -> None:
+def commit_files(table: Table, files: Iterable[tuple[pa.Table, Record]]) -> None:
     """Write files, each with the values of its partition, and commit them in one snapshot."""
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
         for rows, partition in files:
-            append.append_data_file(_written(table, rows, partition, content))
+            append.append_data_file(_written(table, rows, partition))
 
 
-def _written(table: Table, rows: pa.Table, partition: Record, content: DataFileContent) -> DataFile:
+def _written(table: Table, rows: pa.Table, partition: Record) -> DataFile:
     path = folder_of(table) / "data" / f"{uuid4()}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path)
@@ -214,7 +209,7 @@ def _written(table: Table, rows: pa.Table, partition: Record, content: DataFileC
     unknown: Any = {name: {} for name in (*counts, "lower_bounds", "upper_bounds")}
     nothing: Any = dict.fromkeys(("key_metadata", "split_offsets", "equality_ids", "sort_order_id"))
     return DataFile.from_args(
-        content=content,
+        content=DataFileContent.DATA,
         file_path=f"file://{path}",
         file_format=FileFormat.PARQUET,
         partition=partition,

@@ -1,9 +1,6 @@
 """Iceberg: its catalogs, its versions, and files that delta-rs and pyiceberg never write."""
 
-import base64
 import json
-import string
-import struct
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -16,14 +13,11 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.transforms import MonthTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, DoubleType, LongType
-from pyroaring import BitMap
 
 from tableau_pipeline.core.lake_table import InCatalog
 from tableau_pipeline.errors import RefreshError
@@ -267,55 +261,6 @@ def is_published(pipeline: Pipeline, table: Table) -> bool:
     follow(pipeline, "iceberg", in_catalog(table))
     pipeline.run()
     return published(pipeline) == in_order(table.scan().to_arrow())
-
-
-# From the alphabet of base85 in Python to the one in logs.
-_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
-_Z85 = bytes.maketrans(
-    f"{_DIGITS}!#$%&()*+-;<=>?@^_`{{|}}~".encode(),
-    f"{_DIGITS.swapcase()}.-:+=^!/*?&<>()[]{{}}@%$#".encode(),
-)
-
-
-def test_deletion_vectors_are_refused(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: deleted rows that are published."""
-    write_deltalake(tmp_path / "lake", rows_of(range(10)))
-    log = tmp_path / "lake" / "_delta_log"
-    lines = map(json.loads, (log / f"{0:020}.json").read_text().splitlines())
-    first = next(line["add"] for line in lines if "add" in line)
-    # The second row of the first file, as the protocol has it: a bitmap within the log.
-    bitmap = struct.pack("<iqi", 1681511377, 1, 0) + BitMap([1]).serialize()
-    inline = base64.b85encode(bitmap, pad=True).translate(_Z85).decode()
-    vector = {"storageType": "i", "pathOrInlineDv": inline, "sizeInBytes": len(bitmap)}
-    vector["cardinality"] = 1
-    features = {key: ["deletionVectors"] for key in ("readerFeatures", "writerFeatures")}
-    remove = {"path": first["path"], "dataChange": True, "deletionTimestamp": 0}
-    actions = [
-        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
-        {"remove": {**remove, "partitionValues": {}, "size": first["size"]}},
-        {"add": {**first, "deletionVector": vector}},
-    ]
-    (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
-    follow(pipeline, "delta", tmp_path / "lake")
-    refused(pipeline.run, "deletion vectors")
-
-
-@pytest.mark.parametrize("is_newer", [False, True], ids=["delete file", "format 3"])
-def test_iceberg_that_is_not_read_yet(pipeline: Pipeline, catalog: SqlCatalog, *, is_newer: bool):
-    """Prevents: deleted rows that are published; a table read wrong as its format is newer."""
-    table = table_of(catalog, rows_of(range(10)))
-    follow(pipeline, "iceberg", in_catalog(table))
-    if is_newer:
-        newest = Path(table.metadata_location.removeprefix("file://"))
-        content = json.loads(newest.read_text())
-        newest.write_text(json.dumps({**content, "format-version": 3, "next-row-id": 0}))
-    else:
-        # A row is deleted by its position.
-        first = next(iter(table.scan().plan_files())).file.file_path
-        deletes = pa.table({"file_path": [first], "pos": pa.array([1], pa.int64())})
-        commit_files(table, [(deletes, Record())], content=DataFileContent.POSITION_DELETES)
-    why = "version 3 of the format" if is_newer else "has delete files, which are not read yet"
-    refused(pipeline.run, why)
 
 
 def test_an_empty_table(pipeline: Pipeline, catalog: SqlCatalog):

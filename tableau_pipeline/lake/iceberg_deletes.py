@@ -1,0 +1,148 @@
+"""Find the deleted rows in the files of an Iceberg table: by their positions, or in vectors."""
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from zlib import crc32
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask
+from pyroaring import BitMap64
+
+from tableau_pipeline.errors import LakeError
+from tableau_pipeline.lake.files import normalized
+
+# The positions of the fields that files have since version 3 of the format.
+_REFERENCED_FILE, _OFFSET, _SIZE = 17, 18, 19
+# What a deletion vector begins with, after its length.
+_MAGIC = bytes.fromhex("d1d33964")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletes:
+    """The deleted rows of a version.
+
+    Attributes:
+        vectors: for each file that has a deletion vector, the entry that says where the vector is.
+        content: returns the content of a file.
+        title: how messages name the table.
+    """
+
+    vectors: Mapping[str, IcebergFile]
+    content: Callable[[str], bytes]
+    title: str
+    _read: dict[str, Mapping[str, list[int]]] = field(default_factory=dict)
+
+    def positions(self, task: FileScanTask) -> Iterable[int]:
+        """Return the positions of the deleted rows of a file, which count from 0.
+
+        Raises:
+            RefusedError: a file with deletes is gone or damaged, or has another format.
+        """
+        path = normalized(task.file.file_path)
+        vector = self.vectors.get(path)
+        # A vector also has the positions of all files that it replaces. Where pyiceberg does not
+        # know which file a vector is for, it names the vectors of others, too.
+        files = [each for each in task.delete_files if each.file_format != FileFormat.PUFFIN]
+        deletes = [vector] if vector else files
+        try:
+            if vector:
+                return self._vector(vector)
+            return [n for file in files for n in self._positions(file).get(path, ())]
+        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+            where = ", ".join(file.file_path for file in deletes)
+            raise LakeError(
+                f"{self.title}: the deleted rows of its file {task.file.file_path} cannot be read "
+                f"from {where} ({error}). If a file was removed by hand, restore it, or write the "
+                "table again"
+            ) from error
+
+    def _positions(self, file: IcebergFile) -> Mapping[str, list[int]]:
+        """Return the positions in a file with position deletes, by data file."""
+        if file.file_format != FileFormat.PARQUET:
+            raise ValueError(f"its format is {file.file_format.value}; only Parquet is read")
+        if (path := file.file_path) not in self._read:
+            rows = pq.read_table(io.BytesIO(self.content(path)), columns=["file_path", "pos"])
+            found: dict[str, list[int]] = {}
+            pairs = zip(rows["file_path"].to_pylist(), rows["pos"].to_pylist(), strict=True)
+            for name, position in pairs:
+                found.setdefault(normalized(name), []).append(position)
+            self._read[path] = found
+        return self._read[path]
+
+    def _vector(self, file: IcebergFile) -> Iterable[int]:
+        """Return the positions in a deletion vector."""
+        start, size = file[_OFFSET], file[_SIZE]
+        data = self.content(file.file_path)[start : start + size]
+        magic_and_bits, check = data[4:-4], int.from_bytes(data[-4:], "big")
+        if magic_and_bits[:4] != _MAGIC or crc32(magic_and_bits) != check:
+            raise ValueError("the deletion vector is damaged")
+        positions = BitMap64.deserialize(magic_and_bits[4:])
+        if len(positions) != file.record_count:
+            raise ValueError(
+                f"the deletion vector has {len(positions)} rows, not {file.record_count}"
+            )
+        return positions
+
+
+def deletes_by_values(entry: ManifestEntry) -> bool:
+    """Return whether a file deletes all rows with some values."""
+    return entry.data_file.content == DataFileContent.EQUALITY_DELETES
+
+
+def deletes_of(
+    manifests: Sequence[ManifestFile], reader: FileIO, schema: Schema, title: str
+) -> Deletes:
+    """Return the deletes of a version.
+
+    Raises:
+        RefusedError: rows are deleted by their values.
+    """
+    of_data = [each for each in manifests if each.content == ManifestContent.DATA]
+    oldest = min((each.min_sequence_number or 0 for each in of_data), default=0)
+    vectors: dict[str, IcebergFile] = {}
+    for manifest in manifests:
+        if manifest.content != ManifestContent.DELETES:
+            continue
+        for entry in _entries(manifest, reader):
+            file, number = entry.data_file, entry.sequence_number or manifest.sequence_number
+            # Deletes by values apply only to files that are older.
+            if deletes_by_values(entry) and number > oldest:
+                columns = [schema.find_column_name(id_) or id_ for id_ in file.equality_ids or ()]
+                raise LakeError(
+                    f"{title} has equality deletes on {', '.join(map(str, columns))}, as Flink "
+                    "writes them, which are not read. Rewrite its data files before each refresh "
+                    "(CALL system.rewrite_data_files), or publish it through a Spark model"
+                )
+            if file.file_format == FileFormat.PUFFIN:
+                vectors[normalized(file[_REFERENCED_FILE])] = file
+    return Deletes(vectors, lambda path: reader.new_input(path).open().read(), title)
+
+
+def _entries(manifest: ManifestFile, reader: FileIO) -> Iterable[ManifestEntry]:
+    """Return the entries of a manifest that are in force.
+
+    pyiceberg's own planning leaves out where a vector is, so it would also read vectors of earlier
+    versions that are in the same file.
+    """
+    with AvroFile[ManifestEntry](
+        reader.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[3],
+        read_types={-1: ManifestEntry, 2: IcebergFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as entries:
+        return [entry for entry in entries if entry.status != ManifestEntryStatus.DELETED]

@@ -1,0 +1,216 @@
+"""A small writer of Delta tables with deletion vectors, which delta-rs cannot write."""
+
+import base64
+import json
+import random
+import string
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+from zlib import crc32
+
+import pyarrow as pa
+from pyroaring import BitMap
+
+from tableau_pipeline.core.lake_table import LakeFormat
+from tableau_pipeline_tests.refresh.lakes.ledger import SCHEMA, Ledger, Row, parted, write_parquet
+
+_TYPES = {
+    "id": "long",
+    "word": "string",
+    "day": "date",
+    "at": "timestamp",
+    "price": "decimal(10,2)",
+}
+_FEATURES = ["deletionVectors", "columnMapping"]
+# From the alphabet of base85 in Python to the one of Delta.
+_DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_Z85 = bytes.maketrans(
+    f"{_DIGITS}!#$%&()*+-;<=>?@^_`{{|}}~".encode(),
+    f"{_DIGITS.swapcase()}.-:+=^!/*?&<>()[]{{}}@%$#".encode(),
+)
+
+
+def z85(data: bytes) -> str:
+    """Bytes as Delta's logs have them."""
+    return base64.b85encode(data, pad=True).translate(_Z85).decode()
+
+
+def vector(positions: frozenset[int], *, is_run: bool = False) -> bytes:
+    """A bitmap as Delta's files have it: the high half of all positions is 0."""
+    bitmap = BitMap(positions)
+    if is_run:
+        bitmap.run_optimize()
+    return struct.pack("<iqi", 1681511377, 1, 0) + bitmap.serialize()
+
+
+class DeltaWriter:
+    """Writes a Delta table in a folder.
+
+    Attributes:
+        physical: of each column, its name in the files.
+    """
+
+    format: LakeFormat = "delta"
+
+    def __init__(
+        self,
+        location: Path,
+        draw: random.Random,
+        *,
+        by: Sequence[str] = (),
+        is_mapped: bool = False,
+    ) -> None:
+        self.location, self.draw, self.by, self.is_mapped = location, draw, by, is_mapped
+        self.ledger, self.version = Ledger(), 0
+        self.physical = {name: f"col-{uuid4()}" if is_mapped else name for name in SCHEMA.names}
+        self.id = str(uuid4())
+        self._adds: dict[str, dict[str, Any]] = {}
+        self._removed: list[str] = []
+        self._vectors: dict[str, frozenset[int]] = {}
+        self._actions: list[dict[str, Any]] = []
+        self._collect_metadata({})
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Give columns other names."""
+        self._collect_metadata(names)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add rows in new files, one of each partition."""
+        for values, part in parted(rows, self.by).items():
+            folders = [
+                f"{self.physical[by]}={quote(str(value), safe='')}"
+                for by, value in zip(self.by, values, strict=True)
+            ]
+            name = "/".join([*folders, f"part-{uuid4()}.parquet"])
+            schema = pa.schema(
+                [
+                    field.with_name(self.physical[field.name])
+                    for field in SCHEMA
+                    if field.name not in self.by
+                ]
+            )
+            stored = [
+                {self.physical[key]: value for key, value in row.items() if key not in self.by}
+                for row in part
+            ]
+            write_parquet(self.draw, self.location / name, stored, schema)
+            partition = {
+                self.physical[by]: None if value in (None, "") else str(value)
+                for by, value in zip(self.by, values, strict=True)
+            }
+            self.ledger.held[name] = [
+                # Delta has no empty text in a partition column.
+                row | {by: None for by in self.by if row[by] == ""}
+                for row in part
+            ]
+            self._adds[name] = {
+                "path": quote(name),
+                "partitionValues": partition,
+                "size": (self.location / name).stat().st_size,
+                "modificationTime": 0,
+                "dataChange": True,
+                "stats": json.dumps({"numRecords": len(part)}),
+            }
+            self._vectors[name] = frozenset()
+
+    def delete(self, name: str, positions: frozenset[int]) -> None:
+        """Let these rows of a file be deleted, and no others."""
+        # A commit must not remove and add the same file with the same vector.
+        if positions != self.ledger.deleted.get(name, frozenset()):
+            self._removed.append(name)
+            self._vectors[name] = self.ledger.deleted[name] = positions
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        self._removed.append(name)
+        self._vectors.pop(name, None)
+        del self.ledger.held[name]
+        self.ledger.deleted.pop(name, None)
+
+    def commit(self, *, at: int = 0, **more: Any) -> None:
+        """Commit what was collected as the next version.
+
+        Args:
+            at: the time in milliseconds.
+            more: further fields of the information about the commit.
+        """
+        about = {"commitInfo": {"timestamp": at, "operation": "WRITE", **more}}
+        removed = [self._removal(name) for name in self._removed]
+        vectors = self._written_vectors()
+        for name in self._vectors:
+            self._adds[name].pop("deletionVector", None)
+            self._adds[name] |= vectors.get(name, {})
+        added = [{"add": self._adds[name]} for name in self._vectors]
+        lines = map(json.dumps, (about, *self._actions, *removed, *added))
+        log = self.location / "_delta_log" / f"{self.version:020}.json"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("\n".join(lines))
+        self.version += 1
+        self._removed, self._vectors, self._actions = [], {}, []
+
+    def _removal(self, name: str) -> dict[str, Any]:
+        known = self._adds[name].get("deletionVector")
+        removed = {"path": quote(name), "dataChange": True, "deletionTimestamp": 0}
+        return {"remove": removed | ({"deletionVector": known} if known else {})}
+
+    def _written_vectors(self) -> dict[str, dict[str, Any]]:
+        """Write vectors within the log, or in one file of this commit."""
+        found, file, id_ = {}, b"\x01", uuid4()
+        folder = self.draw.choice(["", "ab"])
+        path = self.location / folder / f"deletion_vector_{id_}.bin"
+        for name, positions in self._vectors.items():
+            data = vector(positions, is_run=self.draw.random() < 0.5)
+            kind = self.draw.choice("iup")
+            described = {"sizeInBytes": len(data), "cardinality": len(positions)}
+            match kind:
+                case "i":
+                    described["pathOrInlineDv"] = z85(data)
+                case "u":
+                    described["pathOrInlineDv"] = folder + z85(id_.bytes)
+                case "p":
+                    described["pathOrInlineDv"] = path.as_uri()
+            if kind != "i":
+                described["offset"] = len(file)
+                file += struct.pack(">i", len(data)) + data + struct.pack(">I", crc32(data))
+            if positions:
+                found[name] = {"deletionVector": {"storageType": kind, **described}}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file)
+        return found
+
+    def _collect_metadata(self, names: Mapping[str, str]) -> None:
+        fields = [
+            {
+                "name": names.get(name, name),
+                "type": _TYPES[name],
+                "nullable": True,
+                "metadata": {
+                    "delta.columnMapping.id": number,
+                    "delta.columnMapping.physicalName": self.physical[name],
+                }
+                if self.is_mapped
+                else {},
+            }
+            for number, name in enumerate(SCHEMA.names, 1)
+        ]
+        mapping = {
+            "delta.columnMapping.mode": "name",
+            "delta.columnMapping.maxColumnId": str(len(fields)),
+        }
+        features = dict.fromkeys(("readerFeatures", "writerFeatures"), _FEATURES)
+        metadata = {
+            "id": self.id,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "partitionColumns": [names.get(name, name) for name in self.by],
+            "configuration": {"delta.enableDeletionVectors": "true"}
+            | (mapping if self.is_mapped else {}),
+        }
+        self._actions = [
+            {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+            {"metaData": metadata},
+        ]
