@@ -114,18 +114,20 @@ def _schedule(
 
 def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDefinition]:
     """Return one sensor for the tables of all lakes; no sensor if no model is such a table."""
+    # Two data sources may declare different tables under the key of one model.
     tables = {
-        table.model: table.source
+        f"{table.model}: {table.source.format} {table.source.location}": (table.model, table.source)
         for datasource in datasources
         for table in datasource.tables
         if table.source
     }
+    models = sorted({model for model, _ in tables.values()})
 
     @dg.sensor(
         name="new_versions_of_lake_tables",
         minimum_interval_seconds=60,
         default_status=default_status(dg.DefaultSensorStatus),
-        description=f"Tells Dagster of new versions of {', '.join(sorted(tables))}, for triggers "
+        description=f"Tells Dagster of new versions of {', '.join(models)}, for triggers "
         "and the lineage.",
     )
     def lake_versions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
@@ -133,14 +135,14 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
         # Forget the tables that are no longer declared.
         versions = {name: number for name, number in reported.items() if name in tables}
         events, problems = [], []
-        for model, table in tables.items():
+        for name, (model, table) in tables.items():
             try:
                 version = current_version(table)
             except RefreshError as error:
                 problems.append(str(error))
                 continue
-            if versions.get(model) != version:
-                versions[model] = version
+            if versions.get(name) != version:
+                versions[name] = version
                 # Report a materialization, because conditions ignore an observation of an asset
                 # that Dagster never makes.
                 events.append(

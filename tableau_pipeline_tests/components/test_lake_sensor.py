@@ -103,7 +103,25 @@ def test_a_missing_table_stops_no_other(
     with dg.DagsterInstance.ephemeral() as instance:
         found = sensor.evaluate_tick(dg.build_sensor_context(instance))
         assert [event.asset_key for event in found.asset_events] == [ORDERS]
-        assert list(json.loads(found.cursor or "")) == ["orders"]
+        assert list(json.loads(found.cursor or "")) == [f"orders: delta {tmp_path}/orders"]
+
+
+def test_two_tables_of_one_model(tmp_path: Path):
+    """Prevents: a table that is not watched because another one has the key of its model."""
+    paths = [tmp_path / "one", tmp_path / "other"]
+    for path in paths:
+        write_deltalake(path, rows_of([1]))
+    one, other = declared(paths[0]), declared(paths[1], name="Other", key="other")
+    (sensor,) = lake_sensors([one, other])
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor.evaluate_tick(dg.build_sensor_context(instance))
+        assert [event.metadata["location"].value for event in found.asset_events] == [
+            *map(str, paths)
+        ]
+        write_deltalake(paths[0], rows_of([2]), mode="append")
+        found = sensor.evaluate_tick(dg.build_sensor_context(instance, cursor=found.cursor))
+        (event,) = found.asset_events
+    assert (event.asset_key, event.metadata["location"].value) == (ORDERS, str(paths[0]))
 
 
 def test_a_table_of_two_data_sources(tmp_path: Path):
