@@ -1,6 +1,7 @@
 """Read versions of Delta tables: deltalake reads the log, hyperd reads the files."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -38,9 +39,19 @@ _READABLE_FEATURES = {
     "columnMapping",
     "deletionVectors",
     "timestampNtz",
+    "typeWidening",
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
+# For each type to which a column may be widened, the types that hyperd reads as this type. It also
+# reads decimals with as many digits after the point.
+_WIDENED = {
+    "short": ("byte",),
+    "integer": ("byte", "short"),
+    "long": ("byte", "short", "integer"),
+    "double": ("float",),
+}
+_DECIMAL = re.compile(r"decimal\(\d+,\s*(\d+)\)")
 
 
 def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) -> Snapshot | None:
@@ -111,7 +122,11 @@ def _open_table(path: str, *, number: int | None = None) -> DeltaTable | None:
     except DeltaError as error:
         if number is not None:
             return None
-        raise LakeError(f"{_title(path)} cannot be read: {error}") from error
+        raise LakeError(
+            f"{_title(path)} cannot be read: {error}. If it has a table feature that is not read, "
+            "or its commits are catalog-managed, so that only a catalog knows which version is "
+            "current, publish it through a Spark model that reads it by its name in the catalog"
+        ) from error
     except OSError as error:
         if is_url(path, setting="source"):
             # Drop the original error: it shows the whole request, which may contain a signature.
@@ -121,12 +136,37 @@ def _open_table(path: str, *, number: int | None = None) -> DeltaTable | None:
 
 def _check_features(table: DeltaTable, path: str) -> None:
     """Refuse a table that has features which prevent us from reading it exactly."""
-    unknown = set(table.protocol().reader_features or ()) - _READABLE_FEATURES
-    if unknown:
+    features = {each.removesuffix("-preview") for each in table.protocol().reader_features or ()}
+    if unknown := features - _READABLE_FEATURES:
         raise LakeError(
             f"{_title(path)} has the table feature {', '.join(sorted(unknown))}, which is not read "
-            "yet. Drop the feature, or publish the table through a Spark model",
+            "yet. Drop the feature (ALTER TABLE ... DROP FEATURE), or publish the table through a "
+            "Spark model",
         )
+    if len(features & {"deletionVectors", "typeWidening"}) > 1:
+        raise LakeError(
+            f"{_title(path)} has deletion vectors and type widening at once, which deltalake does "
+            "not read. Drop one of them (ALTER TABLE ... DROP FEATURE typeWidening), or publish "
+            "the table through a Spark model"
+        )
+    for field in table.schema().fields:
+        # The name of the key is part of the format.
+        for change in field.metadata.get("delta.typeChanges") or ():
+            before, after = change["fromType"], change["toType"]
+            if not _is_read_as(before, after):
+                raise LakeError(
+                    f'{_title(path)}: column "{field.name}" was widened from {before} to {after}; '
+                    "files that hold the narrower type are not read. Rewrite them (ALTER TABLE ... "
+                    "DROP FEATURE typeWidening), or publish the table through a Spark model"
+                )
+
+
+def _is_read_as(before: str, after: str) -> bool:
+    """Return whether hyperd reads a narrower type of files as the type of the column."""
+    scales = [_DECIMAL.fullmatch(type_) for type_ in (before, after)]
+    if all(scales):
+        return len({scale and scale[1] for scale in scales}) == 1
+    return before in _WIDENED.get(after, ())
 
 
 def _columns(table: DeltaTable) -> tuple[list[Column], dict[str, str]]:
@@ -151,6 +191,8 @@ def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
     Raises:
         RefusedError: a vector is gone or damaged.
     """
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return
     try:
         for batch in table.deletion_vectors():
             found = pa.record_batch(batch)

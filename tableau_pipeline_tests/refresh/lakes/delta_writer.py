@@ -52,6 +52,8 @@ class DeltaWriter:
 
     Attributes:
         physical: of each column, its name in the files.
+        features: what readers must know.
+        widened: for each column with a wider type than in its files, its type now.
     """
 
     format: LakeFormat = "delta"
@@ -67,16 +69,13 @@ class DeltaWriter:
         self.location, self.draw, self.by, self.is_mapped = location, draw, by, is_mapped
         self.ledger, self.version = Ledger(), 0
         self.physical = {name: f"col-{uuid4()}" if is_mapped else name for name in SCHEMA.names}
-        self.id = str(uuid4())
+        self.id, self.features = str(uuid4()), _FEATURES
+        self.widened: Mapping[str, str] = {}
         self._adds: dict[str, dict[str, Any]] = {}
         self._removed: list[str] = []
         self._vectors: dict[str, frozenset[int]] = {}
         self._actions: list[dict[str, Any]] = []
-        self._collect_metadata({})
-
-    def rename(self, names: Mapping[str, str]) -> None:
-        """Give columns other names."""
-        self._collect_metadata(names)
+        self.describe({})
 
     def add(self, rows: Sequence[Row]) -> None:
         """Add rows in new files, one of each partition."""
@@ -182,18 +181,14 @@ class DeltaWriter:
         path.write_bytes(file)
         return found
 
-    def _collect_metadata(self, names: Mapping[str, str]) -> None:
+    def describe(self, names: Mapping[str, str]) -> None:
+        """Describe the table anew, with other names of columns."""
         fields = [
             {
                 "name": names.get(name, name),
-                "type": _TYPES[name],
+                "type": self.widened.get(name, _TYPES[name]),
                 "nullable": True,
-                "metadata": {
-                    "delta.columnMapping.id": number,
-                    "delta.columnMapping.physicalName": self.physical[name],
-                }
-                if self.is_mapped
-                else {},
+                "metadata": self._field_metadata(name, number),
             }
             for number, name in enumerate(SCHEMA.names, 1)
         ]
@@ -201,7 +196,7 @@ class DeltaWriter:
             "delta.columnMapping.mode": "name",
             "delta.columnMapping.maxColumnId": str(len(fields)),
         }
-        features = dict.fromkeys(("readerFeatures", "writerFeatures"), _FEATURES)
+        features = dict.fromkeys(("readerFeatures", "writerFeatures"), self.features)
         metadata = {
             "id": self.id,
             "format": {"provider": "parquet", "options": {}},
@@ -214,3 +209,12 @@ class DeltaWriter:
             {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
             {"metaData": metadata},
         ]
+
+    def _field_metadata(self, name: str, number: int) -> dict[str, Any]:
+        mapping = {
+            "delta.columnMapping.id": number,
+            "delta.columnMapping.physicalName": self.physical[name],
+        }
+        changes = [{"fromType": _TYPES[name], "toType": self.widened.get(name)}]
+        widened = {"delta.typeChanges": changes} if name in self.widened else {}
+        return widened | (mapping if self.is_mapped else {})

@@ -86,7 +86,7 @@ def versions(
     snapshots = LakeSnapshots(SnapshotStore(Path("/none")), {"t": source}, copies)
     for number in range(count):
         if isinstance(writer, DeltaWriter) and writer.is_mapped and draw.random() < 0.3:
-            writer.rename(draw.choice([{}, {"word": "day", "day": "word"}, {"id": "number"}]))
+            writer.describe(draw.choice([{}, {"word": "day", "day": "word"}, {"id": "number"}]))
         if isinstance(writer, IcebergWriter) and draw.random() < 0.2:
             writer.version = 3
         change(draw, writer, first_id=100 * number)
@@ -170,6 +170,48 @@ def test_a_vector_that_is_gone(pipeline: Pipeline, tmp_path: Path):
         vectors.unlink()
     follow(pipeline, "delta", writer.location)
     refused(pipeline.run, "has a deletion vector that cannot be read", "restore it")
+
+
+@pytest.mark.parametrize(
+    ("features", "why"),
+    [
+        (["catalogManaged"], "commits are catalog-managed, so that only a catalog knows"),
+        (["variantType"], "table feature variantType, which is not read yet. Drop the feature"),
+        (["somethingNew"], "'somethingNew' is not supported. If it has a table feature"),
+        (["deletionVectors", "typeWidening"], "deletion vectors and type widening at once"),
+    ],
+)
+def test_features_that_are_not_read(
+    pipeline: Pipeline, tmp_path: Path, features: list[str], why: str
+):
+    """Prevents: rows that are read wrong; a refusal without a remedy that the owner has."""
+    writer = DeltaWriter(tmp_path / "lake", random.Random(1))
+    writer.features = features
+    writer.describe({})
+    writer.add(drawn_rows(writer.draw, range(3)))
+    writer.commit()
+    follow(pipeline, "delta", writer.location)
+    refused(pipeline.run, why, "through a Spark model")
+
+
+def test_wider_types(pipeline: Pipeline, tmp_path: Path):
+    """Prevents: files that cannot be read once the type of a column is wider; an error of hyperd
+    where a message could name the column and the remedy."""
+    writer = DeltaWriter(tmp_path / "lake", random.Random(1))
+    writer.features = ["typeWidening"]
+    writer.add(drawn_rows(writer.draw, range(9)))
+    follow(pipeline, "delta", writer.location)
+    for wider, is_read in (("decimal(14,2)", True), ("decimal(14,4)", False)):
+        writer.widened = {"price": wider}
+        writer.describe({})
+        writer.commit()
+        if is_read:
+            pipeline.run()
+            rows = pa.Table.from_pylist(writer.ledger.rows(), SCHEMA)
+            assert published(pipeline) == in_order(rows)
+        else:
+            why = f'column "price" was widened from decimal(10,2) to {wider}; files'
+            refused(pipeline.run, why, "DROP FEATURE typeWidening", "a Spark model")
 
 
 def iceberg(folder: Path, version: int, rows: int = 9) -> IcebergWriter:
