@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.change import delta_table, spark_sources
+from benchmarks.change import delta_table, delta_vectors, spark_sources
 from benchmarks.change.pipeline import MODEL, Kind
 from benchmarks.published import check_published
 from tableau_pipeline.hyper.process import hyper_process
@@ -47,11 +47,23 @@ def _appended(lineitem: Path, source: Path, turn: int) -> Sequence[str]:
     return delta_table.append_to_delta(lineitem, source, turn)
 
 
+def _deleted(_lineitem: Path, source: Path, turn: int) -> Sequence[str]:
+    return delta_vectors.delete_clustered(source, turn)
+
+
+def _deleted_everywhere(_lineitem: Path, source: Path, turn: int) -> Sequence[str]:
+    return delta_vectors.delete_scattered(source, turn)
+
+
 CASES = {
     "a": Case("1 % of the rows, in one of 30 partitions", "partitions", _in_a_slot),
     "b": Case("1 % of a Delta table, merged into few files", "delta", _merged),
     "c": Case("1 % of a Delta table, appended", "delta", _appended),
     "d": Case("1 % of the rows, scattered over all files", "whole", _everywhere),
+    "e": Case("1 % of a Delta table, deleted in one file", "delta", _deleted),
+    "f": Case(
+        "1 % of a Delta table, deleted by vectors of all files", "delta", _deleted_everywhere
+    ),
 }
 
 

@@ -4,6 +4,7 @@ Runs alone, in an environment with a Spark for which both have a jar. Beside the
 `iceberg` with the tables, `delta.rows` and `iceberg.rows` have their rows as Spark reads them.
 """
 
+import random
 import sys
 
 from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ _MERGE = (
     f"MERGE INTO {{path}} t USING ({_MORE}) s ON s.id = t.id "
     "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 )
+_DELETE = "DELETE FROM {path} WHERE id = 3"
 _NO_VECTORS = "'delta.enableDeletionVectors' = 'false'"
 _VECTORS = "'delta.enableDeletionVectors' = 'true'"
 # By table: its partitioning, its properties, and what happens to it.
@@ -47,23 +49,36 @@ _DELTA = {
             "INSERT INTO {path} (id, name, day, word) VALUES (99, 'last', DATE'2024-01-01', 7)",
         ],
     ),
-    "vectors": ("", _VECTORS, ["DELETE FROM {path} WHERE id = 3"]),
+    "vectors": ("", _VECTORS, [_DELETE]),
     "purged": (
         "",
         _VECTORS,
-        ["DELETE FROM {path} WHERE id = 3", "REORG TABLE {path} APPLY (PURGE)"],
+        [_DELETE, "REORG TABLE {path} APPLY (PURGE)"],
     ),
     "widened": (
         "",
         f"{_NO_VECTORS}, 'delta.enableTypeWidening' = 'true'",
         ["ALTER TABLE {path} ALTER COLUMN tiny TYPE INT"],
     ),
+    "rescaled": (
+        "",
+        f"{_NO_VECTORS}, 'delta.enableTypeWidening' = 'true'",
+        ["ALTER TABLE {path} ALTER COLUMN tiny TYPE DOUBLE"],
+    ),
+    "tracked": (
+        "PARTITIONED BY (day)",
+        f"{_VECTORS}, 'delta.enableRowTracking' = 'true', 'delta.columnMapping.mode' = 'name'",
+        [
+            _MERGE,
+            "ALTER TABLE {path} RENAME COLUMN word TO name",
+            "DELETE FROM {path} WHERE id = 3",
+        ],
+    ),
 }
 _ON_READ = ", ".join(
     f"'write.{kind}.mode' = 'merge-on-read'" for kind in ("delete", "update", "merge")
 )
 _SECOND, _THIRD = "'format-version' = '2'", "'format-version' = '3'"
-_DELETE = "DELETE FROM {path} WHERE id = 3"
 _ICEBERG = {
     "plain": ("", _SECOND, [f"INSERT INTO {{path}} {_MORE} WHERE id > 19"]),
     "first": ("", "'format-version' = '1'", [_MERGE, _DELETE]),
@@ -87,8 +102,39 @@ _ICEBERG = {
     ),
     "on_read": ("", f"{_SECOND}, {_ON_READ}", [_DELETE]),
     "vectors": ("", f"{_THIRD}, {_ON_READ}", [_DELETE]),
+    "parted_vectors": (
+        "PARTITIONED BY (day, bucket(2, id))",
+        f"{_THIRD}, {_ON_READ}",
+        [_MERGE, _DELETE, "DELETE FROM {path} WHERE id = 5"],
+    ),
     "rewritten": ("", f"{_SECOND}, {_ON_READ}", [_DELETE, "CALL {rewrite}"]),
 }
+
+
+# How many tables of each format are drawn.
+DRAWN = 50
+_WRITTEN = 40
+
+
+def drawn(format_: str, number: int) -> tuple[str, str, list[str], set[int]]:
+    """Draw a table: its partitioning, its properties, what happens to it, and the ids it keeps."""
+    draw = random.Random(f"{format_} {number}")
+    by = draw.choice(["", "PARTITIONED BY (day)", "PARTITIONED BY (word, flag)"])
+    version = draw.choice([_SECOND, _THIRD])
+    properties = _VECTORS if format_ == "delta" else f"{version}, {_ON_READ}"
+    if format_ == "delta" and draw.random() < 0.5:
+        properties += ", 'delta.columnMapping.mode' = 'name'"
+    kept, statements = {*range(20)}, []
+    for _ in range(draw.randint(1, 3)):
+        gone = {*draw.sample(range(_WRITTEN), draw.randint(1, 20))}
+        if draw.random() < 0.3:
+            start = draw.randrange(20, _WRITTEN)
+            statements.append(f"INSERT INTO {{path}} {_COLUMNS} RANGE({start}, {_WRITTEN})")
+            kept = {*kept, *range(start, _WRITTEN)}
+            break
+        statements.append(f"DELETE FROM {{path}} WHERE id IN ({', '.join(map(str, gone))})")
+        kept -= gone
+    return by, properties, statements, kept
 
 
 def _session(folder: str) -> SparkSession:
@@ -112,7 +158,8 @@ def _session(folder: str) -> SparkSession:
 def _write(folder: str) -> None:
     spark = _session(folder)
     for format_, tables in (("delta", _DELTA), ("iceberg", _ICEBERG)):
-        for name, (partitioning, properties, statements) in tables.items():
+        more = {f"drawn{number}": drawn(format_, number)[:3] for number in range(DRAWN)}
+        for name, (partitioning, properties, statements) in (tables | more).items():
             path = f"delta.`{folder}/delta/{name}`" if format_ == "delta" else f"ice.iceberg.{name}"
             spark.sql(
                 f"CREATE TABLE {path} USING {format_} {partitioning} "
