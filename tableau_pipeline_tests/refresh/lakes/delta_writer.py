@@ -53,6 +53,7 @@ class DeltaWriter:
     Attributes:
         physical: of each column, its name in the files.
         features: what readers must know.
+        kinds: where vectors are: in the log, or in files with a relative or an absolute path.
         widened: for each column with a wider type than in its files, its type now.
     """
 
@@ -69,6 +70,7 @@ class DeltaWriter:
         self.location, self.draw, self.by, self.is_mapped = location, draw, by, is_mapped
         self.ledger, self.version = Ledger(), 0
         self.physical = {name: f"col-{uuid4()}" if is_mapped else name for name in SCHEMA.names}
+        self.kinds = "iup"
         self.id, self.features = str(uuid4()), _FEATURES
         self.widened: Mapping[str, str] = {}
         self._adds: dict[str, dict[str, Any]] = {}
@@ -163,7 +165,7 @@ class DeltaWriter:
         path = self.location / folder / f"deletion_vector_{id_}.bin"
         for name, positions in self._vectors.items():
             data = vector(positions, is_run=self.draw.random() < 0.5)
-            kind = self.draw.choice("iup")
+            kind = self.draw.choice(self.kinds)
             described = {"sizeInBytes": len(data), "cardinality": len(positions)}
             match kind:
                 case "i":

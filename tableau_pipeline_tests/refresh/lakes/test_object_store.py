@@ -1,11 +1,13 @@
 """Tables of lakes in an object store."""
 
+import random
 import re
 from collections.abc import Callable, Generator
 from functools import partial
 from itertools import count
 from pathlib import Path
 
+import obstore
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -18,9 +20,11 @@ from tableau_pipeline.lake import delta as delta_tables
 from tableau_pipeline.lake import files as lake_files
 from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline.objects import arrow_files
-from tableau_pipeline.objects.stores import StoreError, store_at
+from tableau_pipeline.objects.stores import StoreError, bucket_and_key, store_at
 from tableau_pipeline_tests.deployment.conftest import STORES
 from tableau_pipeline_tests.deployment.object_stores import BUCKET, Network, ObjectServer, S3Server
+from tableau_pipeline_tests.refresh.lakes.delta_writer import DeltaWriter
+from tableau_pipeline_tests.refresh.lakes.ledger import SCHEMA, drawn_rows
 from tableau_pipeline_tests.refresh.lakes.support import (
     follow,
     in_catalog,
@@ -81,6 +85,27 @@ def test_delta(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
     assert pipeline.run().tables["flights"] == RowCounts(deleted=1, inserted=0)
     assert published(pipeline) == in_order(table.to_pyarrow_table())
     assert current_version(LakeTable(delta=url)) != before
+
+
+@pytest.mark.slow
+def test_deletes(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
+    """Prevents: deleted rows that are published because a vector has another URL than its file."""
+    writer = DeltaWriter(tmp_path / "orders", random.Random(1), by=["word"])
+    writer.kinds = "iu"
+    url = f"{store.url}/{tmp_path.name}/orders"
+    bucket, key = bucket_and_key(url)
+    follow(pipeline, "delta", url)
+    writer.add(drawn_rows(writer.draw, range(40)))
+    writer.commit()
+    for deleted in (range(0), range(1, 2), range(3)):
+        for name in [*writer.ledger.held]:
+            writer.delete(name, frozenset({*deleted} & {*range(len(writer.ledger.held[name]))}))
+        writer.commit()
+        for file in (path for path in writer.location.rglob("*") if path.is_file()):
+            name = file.relative_to(writer.location).as_posix()
+            obstore.put(store_at(bucket), f"{key}/{name}", file)
+        pipeline.run()
+        assert published(pipeline) == in_order(pa.Table.from_pylist(writer.ledger.rows(), SCHEMA))
 
 
 def test_at_the_root_of_a_bucket(pipeline: Pipeline, store: ObjectServer):
