@@ -167,7 +167,8 @@ def _write(folder: str) -> None:
             )
             for statement in statements:
                 spark.sql(statement.format(path=path, rewrite=_rewrite(name)))
-            spark.sql(f"SELECT * FROM {path}").write.parquet(f"{folder}/{format_}.rows/{name}")
+            if name not in more:
+                spark.sql(f"SELECT * FROM {path}").write.parquet(f"{folder}/{format_}.rows/{name}")
     spark.stop()
 
 

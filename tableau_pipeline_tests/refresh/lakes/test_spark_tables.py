@@ -23,7 +23,7 @@ from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, publi
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import refused
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800), pytest.mark.xdist_group("spark tables")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), pytest.mark.xdist_group("spark tables")]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("lake")
     python = environment("pyspark~=4.1.0") / Path(sys.executable).name
     command = (str(python), spark_tables.__file__, str(folder))
-    run(*command, seconds=900, SPARK_LOCAL_IP="127.0.0.1")
+    run(*command, seconds=3000, SPARK_LOCAL_IP="127.0.0.1")
     return folder
 
 
