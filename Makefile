@@ -10,7 +10,7 @@ export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
 # Otherwise each of the many processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo cluster test test-all test-long contract dev check docs bench lowest newest dist clean python java postgresql
+.PHONY: help demo cluster soak test test-all test-long contract dev check docs bench lowest newest dist clean python java postgresql
 
 help: # This list
 	@sed -n 's/^\([a-z-]*\):[^#]*# \(.*\)/make \1	\2/p' $(MAKEFILE_LIST) | column -t -s '	'
@@ -20,6 +20,11 @@ demo: java .venv/classes # A year of flights, from Spark to a local Tableau Serv
 
 cluster: java .venv/classes postgresql # The demo on two hosts, a Spark cluster and an object store
 	@$(BIN)/python -m tableau_pipeline_tests.cluster
+
+# Writes data/soak.json and the plot data/soak.svg.
+NIGHTS ?= 30
+soak: .venv/installed postgresql # Forty data sources for NIGHTS nights, with faults and kills
+	@$(BIN)/python -m tableau_pipeline_tests.soak --nights $(NIGHTS) --figures data/soak.json
 
 dev: java .venv/classes # Dagster's web UI, with what the demo published
 	@$(BIN)/python -m tableau_pipeline.demo.dev

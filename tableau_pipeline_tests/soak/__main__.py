@@ -1,0 +1,69 @@
+"""`make soak`: nights of many data sources, with analysts, faults and a kill each."""
+
+import argparse
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+
+from tableau_pipeline_tests.soak.deployment import deployment
+from tableau_pipeline_tests.soak.figures import Night, draw, save
+from tableau_pipeline_tests.soak.nights import Nights
+from tableau_pipeline_tests.soak.project import Lake, write_project
+
+# A night stands for a day; those with a kill take up to some minutes.
+_KEEP_DAYS = 10 / (24 * 60)
+
+
+def main() -> int:
+    """Return 0 if every data source was equal to the lake after each night."""
+    parser = argparse.ArgumentParser(prog="python -m tableau_pipeline_tests.soak")
+    parser.add_argument("--nights", type=int, default=30)
+    parser.add_argument("--data-sources", type=int, default=40, help="at least 4")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no night after these")
+    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn")
+    parser.add_argument("--keep-nights", type=int, default=10, help="whose runs are kept")
+    parser.add_argument("--folder", type=Path, help="a new folder, which is kept")
+    parser.add_argument("--figures", type=Path, help="a file for the figures, beside an .svg")
+    chosen = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    folder = (chosen.folder or Path(mkdtemp(prefix="soak-"))).absolute()
+    lake = Lake(folder / "lake", chosen.data_sources)
+    write_project(
+        folder / "project", chosen.data_sources, lake=folder / "lake", keep_days=_KEEP_DAYS
+    )
+    until, passed = time.monotonic() + 60 * chosen.minutes, list[Night]()
+    try:
+        with deployment(folder) as (running, instance):
+            nights = Nights(running, instance, lake, Random(chosen.seed))
+            for number in range(chosen.nights):
+                if time.monotonic() > until:
+                    break
+                passed.append(nights.passed(number))
+                _write(passed[-1].line())
+                nights.forget_runs(before=passed[-chosen.keep_nights :][0].began)
+    except (AssertionError, RuntimeError) as error:
+        _write(f"{error}\n\nAll disks and logs are in {folder}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if chosen.figures:
+        chosen.figures.parent.mkdir(parents=True, exist_ok=True)
+        save(chosen.figures, passed, datasources=chosen.data_sources)
+        draw(chosen.figures.with_suffix(".svg"), passed)
+    if not chosen.folder:
+        shutil.rmtree(folder)
+    return 0
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

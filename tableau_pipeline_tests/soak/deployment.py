@@ -1,0 +1,172 @@
+"""The processes of a deployment: what they take, and how they are lost."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import dagster as dg
+import psutil
+import yaml
+
+from tableau_pipeline.demo.sandbox_process import sandbox_process
+from tableau_pipeline_tests.conftest import ROOT
+from tableau_pipeline_tests.dagster_servers import WebServer, free_port, running, said, until
+from tableau_pipeline_tests.deployment.object_stores import BUCKET, S3Server
+from tableau_pipeline_tests.postgresql import PostgreSQL, running_postgresql
+from tableau_pipeline_tests.soak.people import Server
+from tableau_pipeline_tests.soak.project import PACKAGE
+
+LOCATION = "soak"
+# Those of the person who starts it.
+_OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "SPARK_", "TABLEAU_")
+# Dagster looks after runs every two minutes, too late for a night of one.
+_MONITORING_SECONDS = 10
+
+
+class Deployment:
+    """Dagster's daemon, web server and code server, on PostgreSQL and an object store.
+
+    Attributes:
+        home: DAGSTER_HOME.
+        store: the folder of the object store.
+        sandbox_folder: the data of the server.
+    """
+
+    def __init__(self, folder: Path, postgresql: PostgreSQL, settings: Mapping[str, str]) -> None:
+        self.home, self.store = folder / "dagster_home", folder / "s3"
+        self.sandbox_folder = folder / "sandbox"
+        self.postgresql = postgresql
+        self.server = Server(settings["TABLEAU_SERVER_URL"])
+        self._folder, self._project = folder, folder / "project"
+        code, web = free_port(), free_port()
+        self.web = WebServer(f"http://127.0.0.1:{web}")
+        self._commands = {
+            "code": ["dagster", "api", "grpc", "--host", "127.0.0.1", "--port", str(code),
+                     "--module-name", f"{PACKAGE}.definitions"],
+            "daemon": ["dagster-daemon", "run", "--workspace", "workspace.yaml"],
+            "web": ["dagster-webserver", "--host", "127.0.0.1", "--port", str(web),
+                    "--workspace", "workspace.yaml"],
+        }  # fmt: skip
+        self._ready = {"code": "Started Dagster code server", "daemon": "", "web": "Serving"}
+        self._environment = {**environment(folder), **settings}
+        self._write_settings(code)
+        self._stack = ExitStack()
+        self._processes: dict[str, psutil.Process] = {}
+
+    def _write_settings(self, port: int) -> None:
+        for name in (self.home, self._folder / "tmp"):
+            name.mkdir()
+        dagster = yaml.safe_load((ROOT / "deploy" / "dagster.yaml").read_text("utf-8"))
+        dagster["run_monitoring"]["poll_interval_seconds"] = _MONITORING_SECONDS
+        (self.home / "dagster.yaml").write_text(yaml.safe_dump(dagster))
+        server = {"host": "127.0.0.1", "port": port, "location_name": LOCATION}
+        workspace = {"load_from": [{"grpc_server": server}]}
+        (self._project / "workspace.yaml").write_text(yaml.safe_dump(workspace))
+
+    @contextmanager
+    def running(self) -> Iterator[dg.DagsterInstance]:
+        """Run all for as long as the block; yield Dagster's history as one more host sees it."""
+        os.environ.update(self._environment)
+        try:
+            with self._stack, dg.DagsterInstance.get() as instance:
+                for name in self._commands:
+                    self.start(name)
+                until(self.web.answers, seconds=60, what="the web server should answer")
+                yield instance
+        finally:
+            # Runs outlive their code server.
+            for process in self._here():
+                process.kill()
+
+    def start(self, name: str) -> None:
+        """Start the process `code`, `daemon` or `web`, and wait until it is ready."""
+        program, *arguments = self._commands[name]
+        log = self._folder / f"{name}.log"
+        if log.exists():
+            log.rename(log.with_suffix(f".{log.stat().st_mtime_ns}.log"))
+        process = self._stack.enter_context(
+            running(
+                [str(Path(sys.executable).with_name(program)), *arguments],
+                folder=self._project, environment=self._environment, log=log,
+            )
+        )  # fmt: skip
+        said(process, log, self._ready[name])
+        self._processes[name] = psutil.Process(process.pid)
+
+    def kill(self, name: str) -> bool:
+        """Kill the process `daemon` or `code` and start it again, or a `run`; False without one."""
+        if name != "run":
+            self._processes[name].kill()
+            self._processes[name].wait()
+            self.start(name)
+            return True
+        runs = [each for each in self._here() if _is_run(each)]
+        for run in runs[:1]:
+            run.kill()
+        return bool(runs)
+
+    def takes(self) -> dict[str, tuple[float, int]]:
+        """The MB of resident memory and the descriptors of each process that goes on."""
+        processes = {**self._processes, "sandbox": self._sandbox()}
+        return {
+            name: (process.memory_info().rss / 1e6, process.num_fds())
+            for name, process in processes.items()
+        }
+
+    def count(self) -> int:
+        """The processes of the deployment, without those of the servers around it."""
+        return len([*self._here()])
+
+    def _here(self) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter(["environ"]):
+            its_home = (process.info["environ"] or {}).get("DAGSTER_HOME")
+            if its_home == str(self.home) and process.pid != os.getpid():
+                yield process
+
+    def _sandbox(self) -> psutil.Process:
+        (found,) = (
+            each
+            for each in psutil.Process().children()
+            if any("tableau-sandbox" in word for word in each.cmdline())
+        )
+        return found
+
+
+def _is_run(process: psutil.Process) -> bool:
+    """Whether a process of Dagster is that of a run, which its code server has spawned."""
+    try:
+        words = " ".join(process.cmdline())
+        return "spawn_main" in words and process.parent() is not None
+    except psutil.NoSuchProcess:
+        return False
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The variables of all processes."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(_OTHERS)}
+    path = os.pathsep.join([str(folder / "project"), str(ROOT)])
+    return {
+        **kept,
+        "DAGSTER_HOME": str(folder / "dagster_home"),
+        "DAGSTER_DISABLE_TELEMETRY": "true",
+        "PIPELINE_TRIGGERS": "on",
+        "PYTHONPATH": path,
+        "TMPDIR": str(folder / "tmp"),
+    }
+
+
+@contextmanager
+def deployment(folder: Path) -> Iterator[tuple[Deployment, dg.DagsterInstance]]:
+    """Start everything over the project in a folder; end it with the block."""
+    with ExitStack() as stack:
+        store = stack.enter_context(S3Server(folder / "s3").running())
+        postgresql = stack.enter_context(running_postgresql())
+        tableau = stack.enter_context(
+            sandbox_process(folder / "sandbox", port=0, options=["--control"])
+        )
+        data = {"PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline"}
+        settings = {**store.settings, **postgresql.settings, **tableau, **data}
+        made = Deployment(folder, postgresql, settings)
+        yield made, stack.enter_context(made.running())
