@@ -15,7 +15,7 @@ _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRu
 def delete_runs(instance: dg.DagsterInstance, *, before: datetime) -> int:
     """Delete the runs that were created before a time, with their events and logs.
 
-    The last run of each asset stays: triggers, status and freshness ask for it.
+    The last run of each asset stays, so that the web UI shows how it came about.
 
     Returns:
         how many there were.

@@ -14,50 +14,57 @@ from tableau_pipeline_tests.soak.figures import Night, draw, save
 from tableau_pipeline_tests.soak.nights import Nights
 from tableau_pipeline_tests.soak.project import Lake, write_project
 
-# A night stands for a day; those with a kill take up to some minutes.
-_KEEP_DAYS = 10 / (24 * 60)
+# A night stands for a day and takes a minute or more, but no run of it takes so long.
+_KEEP_DAYS = 20 / (24 * 60)
 
 
 def main() -> int:
     """Return 0 if every data source was equal to the lake after each night."""
-    parser = argparse.ArgumentParser(prog="python -m tableau_pipeline_tests.soak")
-    parser.add_argument("--nights", type=int, default=30)
-    parser.add_argument("--data-sources", type=int, default=40, help="at least 4")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no night after these")
-    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn")
-    parser.add_argument("--keep-nights", type=int, default=10, help="whose runs are kept")
-    parser.add_argument("--folder", type=Path, help="a new folder, which is kept")
-    parser.add_argument("--figures", type=Path, help="a file for the figures, beside an .svg")
-    chosen = parser.parse_args()
+    chosen = _arguments()
+    # As Ctrl-C does, both end what was started.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     folder = (chosen.folder or Path(mkdtemp(prefix="soak-"))).absolute()
-    lake = Lake(folder / "lake", chosen.data_sources)
-    write_project(
-        folder / "project", chosen.data_sources, lake=folder / "lake", keep_days=_KEEP_DAYS
-    )
-    until, passed = time.monotonic() + 60 * chosen.minutes, list[Night]()
     try:
-        with deployment(folder) as (running, instance):
-            nights = Nights(running, instance, lake, Random(chosen.seed))
-            for number in range(chosen.nights):
-                if time.monotonic() > until:
-                    break
-                passed.append(nights.passed(number))
-                _write(passed[-1].line())
-                nights.forget_runs(before=passed[-chosen.keep_nights :][0].began)
+        _soak(chosen, folder)
     except (AssertionError, RuntimeError) as error:
         _write(f"{error}\n\nAll disks and logs are in {folder}")
         return 1
     except KeyboardInterrupt:
         return 130
-    if chosen.figures:
-        chosen.figures.parent.mkdir(parents=True, exist_ok=True)
-        save(chosen.figures, passed, datasources=chosen.data_sources)
-        draw(chosen.figures.with_suffix(".svg"), passed)
     if not chosen.folder:
         shutil.rmtree(folder)
     return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tableau_pipeline_tests.soak")
+    parser.add_argument("--nights", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no night after these")
+    parser.add_argument("--data-sources", type=int, default=40, help="at least 4")
+    parser.add_argument("--seed", type=int, default=1, help="of all that is drawn")
+    parser.add_argument("--keep-nights", type=int, default=10, help="whose runs are kept")
+    parser.add_argument("--folder", type=Path, help="a new folder, which is kept")
+    parser.add_argument("--figures", type=Path, help="a new .json, beside which is an .svg")
+    return parser.parse_args()
+
+
+def _soak(chosen: argparse.Namespace, folder: Path) -> None:
+    """Let nights pass, and write their figures after each."""
+    passed, until = list[Night](), time.monotonic() + 60 * chosen.minutes
+    count = chosen.data_sources
+    lake = Lake(folder / "lake", count)
+    write_project(folder / "project", count, lake=folder / "lake", keep_days=_KEEP_DAYS)
+    with deployment(folder) as (running, instance):
+        nights = Nights(running, instance, lake, Random(chosen.seed))
+        while len(passed) < chosen.nights and time.monotonic() < until:
+            passed.append(nights.passed(len(passed)))
+            _write(passed[-1].line())
+            if chosen.figures:
+                chosen.figures.parent.mkdir(parents=True, exist_ok=True)
+                save(chosen.figures, passed, datasources=count)
+                draw(chosen.figures.with_suffix(".svg"), passed)
+            nights.forget_runs(before=passed[-chosen.keep_nights :][0].began)
 
 
 def _write(text: str) -> None:

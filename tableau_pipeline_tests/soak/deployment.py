@@ -31,12 +31,10 @@ class Deployment:
     Attributes:
         home: DAGSTER_HOME.
         store: the folder of the object store.
-        sandbox_folder: the data of the server.
     """
 
     def __init__(self, folder: Path, postgresql: PostgreSQL, settings: Mapping[str, str]) -> None:
         self.home, self.store = folder / "dagster_home", folder / "s3"
-        self.sandbox_folder = folder / "sandbox"
         self.postgresql = postgresql
         self.server = Server(settings["TABLEAU_SERVER_URL"])
         self._folder, self._project = folder, folder / "project"
