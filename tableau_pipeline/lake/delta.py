@@ -83,8 +83,13 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
         name: _file(name, footer, columns, physical, action.get("partition") or {})
         for name, footer, action in zip(names, file_footers, added, strict=True)
     }
-    # A vector of a file that is not in the table is a KeyError: its rows must not be published.
-    files |= {name: keep(files[name], kept) for name, kept in _kept_rows(table, path)}
+    for name, kept in _kept_rows(table, path):
+        if name not in files:
+            raise LakeError(
+                f"{_title(path)} has a deletion vector for {name}, which is none of its files. "
+                "Write the table again, or publish it through a Spark model"
+            )
+        files[name] = keep(files[name], kept)
     last_change = max((action["modification_time"] for action in added), default=0)
     return lake_snapshot(
         asset_key=asset_key,

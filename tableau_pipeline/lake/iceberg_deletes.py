@@ -74,7 +74,11 @@ class Deletes:
     def _positions(self, file: IcebergFile) -> Mapping[str, list[int]]:
         """Return the positions in a file with position deletes, by data file."""
         if file.file_format != FileFormat.PARQUET:
-            raise ValueError(f"its format is {file.file_format.value}; only Parquet is read")
+            raise LakeError(
+                f"{self.title} has deletes in {file.file_path}, whose format is "
+                f"{file.file_format.value}; only Parquet is read. Rewrite its data files (CALL "
+                "system.rewrite_data_files), or publish it through a Spark model"
+            )
         if (path := file.file_path) not in self._read:
             rows = pq.read_table(io.BytesIO(self.content(path)), columns=["file_path", "pos"])
             found: dict[str, list[int]] = {}

@@ -66,6 +66,7 @@ class IcebergWriter:
     Attributes:
         version: of the format; from 3 on, deletes are vectors.
         more: fields of the schema that files lack.
+        format_of_deletes: as the metadata say it.
     """
 
     format: LakeFormat = "iceberg"
@@ -84,6 +85,7 @@ class IcebergWriter:
         ]
         self.spec = PartitionSpec(*fields)
         self.more: list[dict[str, Any]] = []
+        self.format_of_deletes = FileFormat.PARQUET
         self._files: dict[str, Entry] = {}
         self._deletes: list[Entry] = []
         self._changed: dict[str, frozenset[int]] = {}
@@ -192,6 +194,7 @@ class IcebergWriter:
             DataFileContent.POSITION_DELETES,
             partition,
             len(rows),
+            file_format=self.format_of_deletes,
             **(bounds if is_known else {}),
         )
         self._deletes.append(Entry(file, self.number, tuple(names)))

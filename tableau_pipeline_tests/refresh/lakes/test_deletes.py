@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import FileFormat
 from tableauhyperapi import Connection
 
 from tableau_pipeline.core.declaration import Table
@@ -237,6 +238,19 @@ def test_deletes_that_cannot_be_read(pipeline: Pipeline, tmp_path: Path, version
     for damaged in (content[:20], content[:10] + b"xyz" + content[13:], None):
         file.write_bytes(damaged) if damaged else file.unlink()
         refused(pipeline.run, "the deleted rows of its file", f"from file://{file}", "restore it")
+
+
+def test_deletes_in_files_of_another_format(pipeline: Pipeline, tmp_path: Path):
+    """Prevents: a remedy that does not help, such as to restore a file that is there."""
+    writer = IcebergWriter(tmp_path / "lake", random.Random(1), version=2)
+    writer.format_of_deletes = FileFormat.ORC
+    writer.add(drawn_rows(writer.draw, range(9)))
+    (name,) = writer.ledger.held
+    writer.commit()
+    writer.delete(name, frozenset([2]))
+    writer.commit()
+    follow(pipeline, "iceberg", writer.location)
+    refused(pipeline.run, "whose format is ORC; only Parquet is read", "rewrite_data_files")
 
 
 def test_deletes_by_values(pipeline: Pipeline, tmp_path: Path):
