@@ -19,13 +19,7 @@ from benchmarks.waits import waits
 from tableau_pipeline.components.published_datasource import ModelSnapshots
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal_store import script_journal
-from tableau_pipeline.core.snapshot import (
-    DataFile,
-    Fingerprint,
-    Part,
-    Snapshot,
-    Span,
-)
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH, Column

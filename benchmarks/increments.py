@@ -12,15 +12,9 @@ from benchmarks.one_refresh import Cost, refreshed
 from benchmarks.published import check_published
 from benchmarks.results import figure
 from benchmarks.uplink import uplink
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Republish,
-    Table,
-)
+from tableau_pipeline.core.declaration import Declaration, Republish, Table
 from tableau_pipeline.core.journal_store import script_journal
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 from tableau_pipeline.extracts.content import table_source
 from tableau_pipeline.hyper.build import build_extract

@@ -14,13 +14,7 @@ import dagster as dg
 from rich.console import RenderableType
 from rich.text import Text
 
-from tableau_pipeline.command_line.output import (
-    Output,
-    columns,
-    markdown_table,
-    reports,
-    signed,
-)
+from tableau_pipeline.command_line.output import Output, columns, markdown_table, reports, signed
 from tableau_pipeline.command_line.project import prepare
 from tableau_pipeline.components.assessing import JOB_DAYS, Limits
 from tableau_pipeline.components.assessing import assess as look

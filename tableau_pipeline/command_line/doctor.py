@@ -22,11 +22,7 @@ from tableauhyperapi import CreateMode
 from tableau_pipeline.command_line.output import Output, columns, reports
 from tableau_pipeline.command_line.project import CodeLocation, open_project, prepare
 from tableau_pipeline.command_line.trial import run_trial
-from tableau_pipeline.components.journal import (
-    FORMER_RECORDS,
-    has_former_records,
-    journal_place,
-)
+from tableau_pipeline.components.journal import FORMER_RECORDS, has_former_records, journal_place
 from tableau_pipeline.components.status import statuses
 from tableau_pipeline.core.declaration import in_environment
 from tableau_pipeline.core.site_record import SiteFacts

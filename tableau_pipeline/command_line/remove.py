@@ -4,11 +4,7 @@ import click
 
 from tableau_pipeline.command_line.output import Output, reports, signed
 from tableau_pipeline.command_line.project import open_project
-from tableau_pipeline.components.removal import (
-    delete,
-    nothing_below,
-    published_below,
-)
+from tableau_pipeline.components.removal import delete, nothing_below, published_below
 from tableau_pipeline.core.identity import root_from
 
 

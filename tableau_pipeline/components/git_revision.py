@@ -13,16 +13,9 @@ import dagster as dg
 
 from tableau_pipeline.components.loading import datasources_of
 from tableau_pipeline.components.published_datasource import PublishedDatasource
-from tableau_pipeline.core.declaration import (
-    Declaration,
-)
+from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.fields import Members
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Partitions,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Append, Diff, Partitions, ReplaceAll
 from tableau_pipeline.dagster_internals import declared_in, folder_of
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Column

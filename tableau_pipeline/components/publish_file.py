@@ -6,11 +6,7 @@ from typing import Any, get_args
 import dagster as dg
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from tableau_pipeline.components.journal import (
-    collect_snapshots,
-    journal_of_step,
-    setup_of,
-)
+from tableau_pipeline.components.journal import collect_snapshots, journal_of_step, setup_of
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
 from tableau_pipeline.components.reporting import dry_run_observation, published_result, tag_run
 from tableau_pipeline.core.declaration import Declaration

@@ -18,11 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from tableau_pipeline.components.asset_names import asset_keys, safe_name, step_name
 from tableau_pipeline.components.column_descriptions import inherited_fields
 from tableau_pipeline.components.freshness import Freshness, data_age
-from tableau_pipeline.components.journal import (
-    collect_snapshots,
-    journal_of_step,
-    setup_of,
-)
+from tableau_pipeline.components.journal import collect_snapshots, journal_of_step, setup_of
 from tableau_pipeline.components.location import location_graph
 from tableau_pipeline.components.rejected import rejected_models
 from tableau_pipeline.components.reporting import (

@@ -14,10 +14,7 @@ import dagster as dg
 from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.dagster_internals import (
-    AssetCheckExecutionRecord,
-    check_history,
-)
+from tableau_pipeline.dagster_internals import AssetCheckExecutionRecord, check_history
 from tableau_pipeline.errors import HeldError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import PRODUCTS, hyper_type
 from tableau_pipeline.metadata.merge import Values, conflict_phrases
@@ -26,13 +23,7 @@ from tableau_pipeline.outcome import Check, Refusal, by_check
 from tableau_pipeline.refresh.decide import Publish, Refuse, UpdateTables
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.reconcile import ReconciliationError
-from tableau_pipeline.refresh.report import (
-    Built,
-    Done,
-    Refreshed,
-    compared,
-    comparison,
-)
+from tableau_pipeline.refresh.report import Built, Done, Refreshed, compared, comparison
 
 _NOT_REACHED = "Not checked, as the refresh was refused before."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"

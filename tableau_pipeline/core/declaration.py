@@ -26,11 +26,7 @@ from tableau_pipeline.core.fields import (
     by_name,
     declared_values,
 )
-from tableau_pipeline.core.identity import (
-    TAG_PREFIX,
-    asset_key_of,
-    key_below,
-)
+from tableau_pipeline.core.identity import TAG_PREFIX, asset_key_of, key_below
 from tableau_pipeline.core.lake_table import LakeTable
 from tableau_pipeline.core.policies import (
     Diff,

@@ -16,12 +16,7 @@ from threading import Event, Thread
 from uuid import uuid4
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.deployment import (
-    NO_ID,
-    JournalPlace,
-    folder_of,
-    record_number,
-)
+from tableau_pipeline.core.deployment import NO_ID, JournalPlace, folder_of, record_number
 from tableau_pipeline.core.identity import key_below, root_of
 from tableau_pipeline.core.journal import (
     FORMAT,

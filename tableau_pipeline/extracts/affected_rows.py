@@ -19,17 +19,8 @@ from tableauhyperapi import Connection, HyperException, TableName, escape_name
 
 from tableau_pipeline.actions.batch import Delete, all_of, source, target
 from tableau_pipeline.core.checkpoint import Cutoff
-from tableau_pipeline.core.declaration import (
-    Table,
-)
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Feed,
-    Partitions,
-    Policy,
-    ReplaceAll,
-)
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, ReplaceAll
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot, Span
 from tableau_pipeline.extracts.content import (
     Models,

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 
 from tableauhyperapi import HyperException, HyperProcess, escape_name
 
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Table,
-)
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Partitions,
-    is_span,
-)
+from tableau_pipeline.core.declaration import Declaration, Table
+from tableau_pipeline.core.policies import Append, Diff, Partitions, is_span
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.affected_rows import TableChange

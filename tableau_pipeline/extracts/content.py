@@ -7,14 +7,8 @@ from datetime import datetime, timedelta
 from tableauhyperapi import Connection, HyperProcess, escape_name
 
 from tableau_pipeline.core.checkpoint import Cutoff, TableContent
-from tableau_pipeline.core.declaration import (
-    Retain,
-    Table,
-)
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-)
+from tableau_pipeline.core.declaration import Retain, Table
+from tableau_pipeline.core.policies import Append, Diff
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Snapshot
 from tableau_pipeline.hyper.build import rows_in
 from tableau_pipeline.hyper.parquet import Layout, TableSource, plain_layout, select_sql

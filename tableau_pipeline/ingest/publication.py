@@ -8,19 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Table,
-    in_environment,
-)
+from tableau_pipeline.core.declaration import Declaration, Table, in_environment
 from tableau_pipeline.core.identity import asset_key_of
 from tableau_pipeline.core.journal_store import StoredJournal
-from tableau_pipeline.core.policies import (
-    Diff,
-    Partitions,
-    Policy,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Diff, Partitions, Policy, ReplaceAll
 from tableau_pipeline.errors import FilesError, RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.file_store import FileStore

@@ -23,12 +23,7 @@ from urllib3.util import Retry, parse_url
 
 from tableau_pipeline.errors import SettingError
 from tableau_pipeline.objects.stores import scheme_and_host
-from tableau_pipeline.publishing.deadlines import (
-    POOLS,
-    LimitedBody,
-    largest_body,
-    too_late,
-)
+from tableau_pipeline.publishing.deadlines import POOLS, LimitedBody, largest_body, too_late
 from tableau_pipeline.publishing.errors import IS_IT_RIGHT, BadAnswerError, TooLargeError
 from tableau_pipeline.publishing.retries import (
     GATEWAY_FAILED,

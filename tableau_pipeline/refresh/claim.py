@@ -7,14 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
-from tableau_pipeline.core.journal import (
-    Claim,
-    ClaimRelease,
-    Failure,
-    History,
-    Intent,
-    Record,
-)
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Failure, History, Intent, Record
 from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Distrust, Doubt

@@ -4,12 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from tableau_pipeline.core.checkpoint import (
-    Checkpoint,
-    PublishMode,
-    TableContent,
-    columns_of,
-)
+from tableau_pipeline.core.checkpoint import Checkpoint, PublishMode, TableContent, columns_of
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.extracts.delta import Delta, RowCounts
 from tableau_pipeline.extracts.schema import schema_changes, schema_problems

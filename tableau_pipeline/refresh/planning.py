@@ -39,12 +39,7 @@ from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata
 from tableau_pipeline.refresh.effects import Effects
 from tableau_pipeline.refresh.observe import Base, Observer, recorded
 from tableau_pipeline.refresh.reconcile import Reconciler, layout_differences
-from tableau_pipeline.refresh.row_security import (
-    holds_rows_back,
-    secured,
-    unguarded,
-    without_rows,
-)
+from tableau_pipeline.refresh.row_security import holds_rows_back, secured, unguarded, without_rows
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.refresh.timing import phase
 from tableau_pipeline.refresh.updates import learn_of_stamp, record_of, whole_files

@@ -41,13 +41,7 @@ from tableau_pipeline.metadata.merge import conflict_phrases
 from tableau_pipeline.outcome import Accept, Code, Distrust, Doubt
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
-from tableau_pipeline.refresh.decide import (
-    Options,
-    Publish,
-    Refuse,
-    UpdateTables,
-    check_problems,
-)
+from tableau_pipeline.refresh.decide import Options, Publish, Refuse, UpdateTables, check_problems
 from tableau_pipeline.refresh.declared_metadata import PropertiesSet
 from tableau_pipeline.refresh.deliver import Delivery
 from tableau_pipeline.refresh.entitlements import entitled

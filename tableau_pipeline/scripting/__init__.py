@@ -22,13 +22,7 @@ from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.fields import Calculation, FieldMetadata, Members, MetadataPolicy
 from tableau_pipeline.core.journal_store import script_journal
 from tableau_pipeline.core.lake_table import InCatalog, LakeTable
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Feed,
-    Partitions,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, ReplaceAll
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.relationships import Relationship

@@ -29,12 +29,7 @@ from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import ROW_HASH, Column, json_text, name_problems
 from tableau_pipeline.objects.arrow_files import REPORT, Writer
 from tableau_pipeline.objects.stores import ObjectFolder
-from tableau_pipeline.snapshots.spark import (
-    plainly_named,
-    runs_here,
-    ship_by_value,
-    task_errors,
-)
+from tableau_pipeline.snapshots.spark import plainly_named, runs_here, ship_by_value, task_errors
 from tableau_pipeline.snapshots.spark_internals import ESCAPED, NULL_KEY
 from tableau_pipeline.snapshots.version_store import (
     PARTITION,

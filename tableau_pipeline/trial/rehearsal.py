@@ -9,17 +9,10 @@ import pyarrow as pa
 import requests
 from requests.adapters import HTTPAdapter
 
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Guard,
-    Republish,
-    Table,
-)
+from tableau_pipeline.core.declaration import Declaration, Guard, Republish, Table
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal_store import script_journal
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError, UnknownOutcomeError
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.publishing.site import TableauSite

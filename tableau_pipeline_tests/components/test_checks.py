@@ -15,16 +15,9 @@ from tableau_pipeline.components.column_descriptions import inherited_fields
 from tableau_pipeline.components.dbt import DbtTrigger
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import check_specs
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Guard,
-    Reconcile,
-    Table,
-)
+from tableau_pipeline.core.declaration import Declaration, Guard, Reconcile, Table
 from tableau_pipeline.core.fields import Calculation, FieldMetadata
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.hyper.types import Column

@@ -22,14 +22,7 @@ from tableau_pipeline.components.journal import (
 )
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.journal import (
-    Claim,
-    ClaimRelease,
-    Intent,
-    Owner,
-    Record,
-    Recovered,
-)
+from tableau_pipeline.core.journal import Claim, ClaimRelease, Intent, Owner, Record, Recovered
 from tableau_pipeline.core.journal_store import SILENCE, StoredJournal, owner_here
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.objects.storage import LocalStorage

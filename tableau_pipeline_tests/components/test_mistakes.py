@@ -18,13 +18,9 @@ from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.loading import load_definitions
 from tableau_pipeline.components.published_datasource import PublishedDatasourceScaffolder
 from tableau_pipeline.components.yaml_component import DeclarationError
-from tableau_pipeline.core.declaration import (
-    in_environment,
-)
+from tableau_pipeline.core.declaration import in_environment
 from tableau_pipeline.core.identity import asset_key_of
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline_tests.components.support.projects import Project, declared, scaffolding
 

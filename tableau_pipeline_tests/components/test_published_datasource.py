@@ -19,14 +19,8 @@ from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import run_tag
-from tableau_pipeline.core.declaration import (
-    Guard,
-    Table,
-)
-from tableau_pipeline.core.policies import (
-    Partitions,
-    ReplaceAll,
-)
+from tableau_pipeline.core.declaration import Guard, Table
+from tableau_pipeline.core.policies import Partitions, ReplaceAll
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.components.support.location import (
     MODEL,

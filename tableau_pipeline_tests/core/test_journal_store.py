@@ -22,18 +22,8 @@ from hypothesis import strategies as st
 from tableau_pipeline.core import journal as journal_module
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.deployment import JournalPlace, folder_of
-from tableau_pipeline.core.journal import (
-    FORMAT,
-    KEPT,
-    History,
-    Owner,
-    Record,
-)
-from tableau_pipeline.core.journal_store import (
-    StoredJournal,
-    all_histories,
-    owner_here,
-)
+from tableau_pipeline.core.journal import FORMAT, KEPT, History, Owner, Record
+from tableau_pipeline.core.journal_store import StoredJournal, all_histories, owner_here
 from tableau_pipeline.errors import OvertakenError, RefusedError
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.storage import UNFINISHED, Entry, LocalStorage, ObjectStorage, Storage

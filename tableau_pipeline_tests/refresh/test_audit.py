@@ -10,16 +10,10 @@ import pytest
 import tableauserverclient as TSC
 
 from tableau_pipeline.components.audit import AuditedDatasource, audit
-from tableau_pipeline.core.declaration import (
-    Reconcile,
-)
+from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX
 from tableau_pipeline.core.journal import Claim, Owner
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Policy,
-)
+from tableau_pipeline.core.policies import Append, Diff, Policy
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.hyper import open_hyper
 from tableau_pipeline.hyper.process import Hyperd, hyper_process

@@ -12,12 +12,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record
-from tableau_pipeline.errors import (
-    OvertakenError,
-    RefreshError,
-    RefusedError,
-    UnreachableError,
-)
+from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError, UnreachableError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh

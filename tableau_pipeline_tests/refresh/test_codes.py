@@ -13,20 +13,13 @@ import tableauserverclient as TSC
 from tableau_pipeline.actions.batch import all_of
 from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.git_revision import _git
-from tableau_pipeline.core.declaration import (
-    Entitlements,
-    Guard,
-    Reconcile,
-    Table,
-)
+from tableau_pipeline.core.declaration import Entitlements, Guard, Reconcile, Table
 from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.core.hold import Hold
 from tableau_pipeline.core.journal import read_record
 from tableau_pipeline.core.lake_table import LakeTable
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.process import limit_in_bytes
 from tableau_pipeline.ingest.options import matching_files

@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import (
-    Republish,
-)
+from tableau_pipeline.core.declaration import Republish
 from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
-from tableau_pipeline.core.policies import (
-    Diff,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Diff, ReplaceAll
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.metadata.contents import Metadata, read_metadata

@@ -17,15 +17,8 @@ import pytest
 from deltalake import write_deltalake
 from tableauhyperapi import TableName
 
-from tableau_pipeline.core.declaration import (
-    Table,
-)
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Partitions,
-    Policy,
-)
+from tableau_pipeline.core.declaration import Table
+from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.affected_rows import (

@@ -9,15 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import (
-    Guard,
-)
+from tableau_pipeline.core.declaration import Guard
 from tableau_pipeline.core.fields import FieldMetadata
-from tableau_pipeline.core.policies import (
-    Diff,
-    Policy,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Diff, Policy, ReplaceAll
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.outcome import Accept, Code, Status

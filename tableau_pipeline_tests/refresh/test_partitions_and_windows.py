@@ -9,17 +9,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import (
-    Guard,
-    Retain,
-)
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Partitions,
-    Policy,
-    ReplaceAll,
-)
+from tableau_pipeline.core.declaration import Guard, Retain
+from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, ReplaceAll
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.outcome import Check, by_check

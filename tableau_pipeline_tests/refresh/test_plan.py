@@ -17,10 +17,7 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.core.fields import Calculation, FieldMetadata
-from tableau_pipeline.core.policies import (
-    Diff,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Diff, ReplaceAll
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.checks import contract_problems, spark_name
 from tableau_pipeline.hyper.relationships import Relationship

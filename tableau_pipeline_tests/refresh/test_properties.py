@@ -11,14 +11,9 @@ from uuid import uuid4
 import pytest
 import tableauserverclient as TSC
 
-from tableau_pipeline.core.declaration import (
-    Reconcile,
-    Republish,
-)
+from tableau_pipeline.core.declaration import Reconcile, Republish
 from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.written import WrittenValues
 from tableau_pipeline.outcome import Doubt

@@ -10,12 +10,8 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
-from tableau_pipeline.core.declaration import (
-    Reconcile,
-)
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Doubt
 from tableau_pipeline.refresh.decide import NoChange

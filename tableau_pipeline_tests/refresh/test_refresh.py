@@ -9,12 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import (
-    Reconcile,
-)
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import Publish

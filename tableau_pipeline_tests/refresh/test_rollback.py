@@ -9,18 +9,10 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import (
-    Retain,
-)
+from tableau_pipeline.core.declaration import Retain
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.hold import Hold, end_hold, hold_of, put_hold
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Partitions,
-    Policy,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, ReplaceAll
 from tableau_pipeline.errors import HeldError, RefusedError
 from tableau_pipeline.refresh.refresh import rollback
 from tableau_pipeline.refresh.report import Refreshed

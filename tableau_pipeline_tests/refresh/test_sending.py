@@ -17,14 +17,10 @@ import pyarrow as pa
 import pytest
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome, PublishMode
-from tableau_pipeline.core.declaration import (
-    Reconcile,
-)
+from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Intent, Owner, Record
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite

@@ -14,12 +14,8 @@ import tableauserverclient as TSC
 
 from tableau_pipeline.actions.batch import Batch, Delete, target
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.declaration import (
-    Reconcile,
-)
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import (
     BusyError,
     NoUpdatesError,

@@ -13,15 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tableau_pipeline.core.declaration import (
-    Guard,
-    Retain,
-)
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Policy,
-)
+from tableau_pipeline.core.declaration import Guard, Retain
+from tableau_pipeline.core.policies import Append, Diff, Policy
 from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows

@@ -18,12 +18,8 @@ from tableauhyperapi import TableName
 
 from tableau_pipeline.command_line.main import run
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.declaration import (
-    Reconcile,
-)
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.declaration import Reconcile
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.hyper.build import NEW, create_table, new_file
 from tableau_pipeline.hyper.process import hyper_process

@@ -24,13 +24,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.deployment import folder_of
 from tableau_pipeline.core.drift import Job, Timeouts
-from tableau_pipeline.core.journal import (
-    Claim,
-    History,
-    Owner,
-    Record,
-    read_record,
-)
+from tableau_pipeline.core.journal import Claim, History, Owner, Record, read_record
 from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.core.snapshot import Snapshot
 from tableau_pipeline.hyper.process import hyper_process

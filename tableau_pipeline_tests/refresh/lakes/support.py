@@ -18,15 +18,9 @@ from pyiceberg.partitioning import _to_partition_representation
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
-from tableau_pipeline.core.declaration import (
-    Guard,
-    Reconcile,
-)
+from tableau_pipeline.core.declaration import Guard, Reconcile
 from tableau_pipeline.core.lake_table import InCatalog, LakeFormat, LakeTable
-from tableau_pipeline.core.policies import (
-    Diff,
-    Policy,
-)
+from tableau_pipeline.core.policies import Diff, Policy
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
 
 LAX = Guard(min_rows=0, max_shrink=1)

@@ -18,14 +18,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 
-from tableau_pipeline.core.declaration import (
-    Retain,
-)
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    ReplaceAll,
-)
+from tableau_pipeline.core.declaration import Retain
+from tableau_pipeline.core.policies import Append, Diff, ReplaceAll
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts import delta
 from tableau_pipeline.extracts.delta import RowCounts

@@ -13,17 +13,10 @@ from tempfile import TemporaryDirectory
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from tableau_pipeline import __version__
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Guard,
-    Table,
-)
+from tableau_pipeline.core.declaration import Declaration, Guard, Table
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.hold import Hold, put_hold
-from tableau_pipeline.core.policies import (
-    Diff,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Diff, ReplaceAll
 from tableau_pipeline.refresh.approval import Approval
 from tableau_pipeline.refresh.plan_file import write_plan_file
 from tableau_pipeline.refresh.preview import preview

@@ -14,14 +14,7 @@ from tableau_pipeline.core.declaration import (
     Table,
 )
 from tableau_pipeline.core.fields import Permission
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-    Feed,
-    Partitions,
-    Policy,
-    ReplaceAll,
-)
+from tableau_pipeline.core.policies import Append, Diff, Feed, Partitions, Policy, ReplaceAll
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline_tests.refresh.stateful.models.tables import (
     KEYS,

@@ -9,13 +9,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tableau_pipeline.core.snapshot import (
-    DataFile,
-    Fingerprint,
-    Part,
-    Snapshot,
-    Span,
-)
+from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot, Span
 from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.snapshots.version_store import SnapshotStore, merged_parts
 

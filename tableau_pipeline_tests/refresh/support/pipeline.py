@@ -17,17 +17,12 @@ import tableauserverclient as TSC
 from tableauhyperapi import TableName
 
 from tableau_pipeline.core.checkpoint import Checkpoint
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Table,
-)
+from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.deployment import JournalPlace, folder_of
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import History, Intent, Record
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here
-from tableau_pipeline.core.policies import (
-    Policy,
-)
+from tableau_pipeline.core.policies import Policy
 from tableau_pipeline.core.snapshot import Snapshot, Span
 from tableau_pipeline.hyper.hyper_file import read_table
 from tableau_pipeline.hyper.process import Hyperd, hyper_process

@@ -9,16 +9,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any
 
-from tableau_pipeline.core.declaration import (
-    Declaration,
-    Guard,
-    Retain,
-    Table,
-)
-from tableau_pipeline.core.policies import (
-    Append,
-    Diff,
-)
+from tableau_pipeline.core.declaration import Declaration, Guard, Retain, Table
+from tableau_pipeline.core.policies import Append, Diff
 from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 from tableau_pipeline_tests.refresh.stateful.server.contents import Rows, sorted_rows
 

@@ -5,13 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tableau_pipeline.core.checkpoint import TableContent
-from tableau_pipeline.core.declaration import (
-    Table,
-)
+from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
-from tableau_pipeline.core.policies import (
-    Diff,
-)
+from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import DamagedSnapshotError
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.checks import expected, visibility
