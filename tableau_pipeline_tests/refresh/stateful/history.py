@@ -22,6 +22,7 @@ from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Owner
 from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.session import Password, signed_in
 from tableau_pipeline.refresh.decide import Publish
 from tableau_pipeline.refresh.refresh import DECISION
@@ -263,10 +264,18 @@ class History:
             self.declared[outcome.checkpoint.model_dump_json()] = refresh.declaration
         if not (isinstance(outcome, Refreshed) and outcome.checkpoint):
             self.metadata_unclear = self.edits_unclear = True
+            self._note_takeover(refresh)
         elif isinstance(outcome.plan, Publish) and outcome.plan.mode is not PublishMode.REPLACE:
             self.metadata_unclear = False
             self.edits_unclear = self.edits_unclear and outcome.plan.merged
         return outcome
+
+    def _note_takeover(self, refresh: Refresh) -> None:
+        """Note that only another deployment knows which metadata its unfinished publish dropped."""
+        has_published = any(request.took_effect for request in refresh.requests)
+        datasource = self.data_source()
+        if datasource and has_published and Accept.TAKEOVER in refresh.options.accept:
+            self.requests.note_origin_unknown(datasource.luid, self.known_items(datasource))
 
     def of_environment(self, *, ours: bool) -> dict[str, object]:
         """The data sources of our environment, or of the other one, with their rows, by LUID."""
