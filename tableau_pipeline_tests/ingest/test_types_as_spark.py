@@ -51,7 +51,9 @@ def test_each_type_of_parquet(spark: SparkSession, tmp_path: Path, options: dict
     }
     pq.write_table(pa.table(columns), tmp_path / "x.parquet", **options)
     schema = spark.read.parquet(str(tmp_path / "x.parquet")).schema
-    expected = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    # Spark 4.1.0 and 4.1.1 alone read a column that is always NULL as void (SPARK-56045).
+    types = [field.dataType.simpleString().replace("void", "int") for field in schema.fields]
+    expected = [*zip(schema.names, types, strict=True)]
     columns = rows_of(tmp_path / "x.parquet", tmp_path / "rows").columns.columns
     assert [(column.name, column.type) for column in columns] == expected
 
