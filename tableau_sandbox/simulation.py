@@ -150,6 +150,10 @@ class Simulation:
         """Return the jobs that wait or run, oldest first."""
         return jobs.unfinished_jobs(self._services.database)
 
+    def stamps_to_come(self) -> int:
+        """Return how many time stamps of updates have still to move."""
+        return len(self._services.database.rows("SELECT due FROM late_stamp"))
+
     def job(self, luid: str) -> Job:
         """Return a job as it is now.
 

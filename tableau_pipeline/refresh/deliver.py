@@ -237,9 +237,11 @@ class Delivery:
     def _resolve_distrust(self, sent: Sent) -> Sent:
         """Turn distrust into a warning if the content equals what was sent.
 
-        Then no other user has changed it.
+        Then no other user has changed it. Equal rows prove nothing if the metadata that the file
+        brought are not there: the publish may have missed the data source.
         """
-        if sent.distrust and sent.reached:
+        is_unproved = sent.merged and sent.intent and sent.intent.is_deduced
+        if sent.distrust and sent.reached and not is_unproved:
             comparison = self.reconciler.compare_rows(sent.reached, sent.remote)
             if not comparison.problem and not comparison.skipped:
                 return replace(sent, distrust=None).warned(str(sent.distrust))

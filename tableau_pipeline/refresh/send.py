@@ -466,6 +466,9 @@ class Sender:
             remote = look_up(server, remote.luid)
         change, distrust = self._explain(intent, before, remote, window, stamps)
         missed = misdirected(intent, remote)
+        if missed:
+            # Then the metadata are the ones from before, and rows that are right may be, too.
+            intent = intent.model_copy(update={"is_deduced": True})
         distrust = distrust or missed
         if target:
             # If only our revision is new, it settles what the time stamp leaves open.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.core.declaration import Republish
+from tableau_pipeline.core.declaration import Reconcile, Republish
 from tableau_pipeline.core.fields import FieldMetadata, MetadataPolicy
 from tableau_pipeline.core.policies import Diff, ReplaceAll
 from tableau_pipeline.errors import RefreshError, RefusedError
@@ -345,6 +345,26 @@ def test_an_edit_between_the_two_first_publishes(pipeline: Pipeline):
     assert "Its metadata is not set yet" in str(report.warnings)
     pipeline.run()
     assert_at_rest(pipeline, delay="Delay", carrier="Line")
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_publish_that_misses_its_data_source(pipeline: Pipeline, nth: int):
+    """Prevents: metadata that never come, since the publish that brought them went to a new data
+    source of the old name, and the rows, which were there before, passed for the proof."""
+    pipeline.declare(reconcile=Reconcile(by="download"))
+    if nth == 1:
+        pipeline.run()
+    captions(pipeline, delay="Delay")
+    new_name = f"{pipeline.name} of Ann"
+
+    def renamed(server: Any) -> At:
+        rename = partial(other_users.changes, pipeline, name=new_name)
+        return At(server, "publish", rename, nth=nth)
+
+    report = pipeline.run(around={"around_server": renamed})
+    assert "may be a second data source of that name" in report.summary + str(report.warnings)
+    pipeline.declare(name=new_name)
+    assert_at_rest(pipeline, delay="Delay")
 
 
 @pytest.mark.few_variants(1)

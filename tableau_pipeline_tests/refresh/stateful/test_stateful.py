@@ -44,6 +44,8 @@ REGRESSIONS = {
     246964168: ("5559f45f", "a removal by a person after a publish whose job is hidden"),
     88691414: ("90f8dc56", "edits that nobody can tell, after a lost create and a merge"),
     959598609: ("e5dd38a4", "rows of others that changed unseen after they were counted"),
+    446865478: ("205a1b16", "metadata in a publish that missed its data source, renamed meanwhile"),
+    374923427: ("96f0ede2", "a late time stamp between a dry run and the refresh after it"),
     471555785: ("899603f5", "declared metadata that a takeover dropped before it was killed"),
     35: ("a5490895", "an update that was sent again after its answer was lost"),
     190: ("b44746ce", "an approval that forbade the repair of what was sent within it"),

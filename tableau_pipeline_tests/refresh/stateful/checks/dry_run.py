@@ -112,12 +112,12 @@ class DryRun:
 
 def _situation(history: Any) -> tuple[Any, ...] | None:
     """All that a decision depends on but the records; None if it may change by itself."""
-    control, now = history.tableau.control, history.tableau.now
+    tableau, control, now = history.tableau, history.tableau.control, history.tableau.now
     lag = timedelta(seconds=history.scenario.quirks["index_lag_seconds"])
-    created = [datetime.fromisoformat(d.created_at) for d in history.tableau.datasources()]
+    created = [datetime.fromisoformat(d.created_at) for d in tableau.datasources()]
     # A list shows a new data source late.
     is_listed = all(now > moment + lag for moment in created)
-    if history.tableau.unfinished() or control.faults() or not is_listed:
+    if tableau.unfinished() or tableau.stamps_to_come() or control.faults() or not is_listed:
         return None
     return (State.of(history, history.data_source()),)
 
