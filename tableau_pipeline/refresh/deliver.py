@@ -1,4 +1,4 @@
-"""Carry out a decision: build the file, move the data source, send, and look at the result."""
+"""Carry out a decision: build the file, move the data source, send, and describe its fields."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +17,6 @@ from tableau_pipeline.refresh.decide import NoChange, Publish, UpdateTables
 from tableau_pipeline.refresh.in_place import change_owner, move, tag
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
-from tableau_pipeline.refresh.reconcile import Reconciler
 from tableau_pipeline.refresh.send import Sender, Sent
 from tableau_pipeline.refresh.timing import phase
 
@@ -34,7 +33,6 @@ class Delivery:
 
     declaration: Declaration
     sender: Sender
-    reconciler: Reconciler
     backups: Path | str
     now: Callable[[], datetime]
     seconds: dict[str, float]
@@ -61,21 +59,54 @@ class Delivery:
         remote = self._move_as_declared(planned)
         target = self._target(planned, size=extract.size if extract else 0)
         if isinstance(plan, Publish) and extract:
-            publisher = self._publisher(planned)
-            sent = self._settle(publisher.publish(plan, extract, target, remote), planned, remote)
-            if not plan.merged:
-                sent = self._set_metadata(publisher, plan.mode, sent, extract)
-                sent = self._restore_owner(sent, planned, remote)
-            return sent, extract
-        if remote is None:
+            sent = self._publisher(planned).publish(plan, extract, target, remote)
+        elif remote is None:
             raise ValueError(f"{plan.decision} needs a data source")
-        if isinstance(plan, NoChange):
+        elif isinstance(plan, NoChange):
             sender = self.sender
             tagged, distrust = tag(sender.server, remote, sender.tags, late=sender.late)
-            sent = self._restore_owner(Sent(target, tagged, None, distrust), planned, remote)
+            sent = Sent(target, tagged, None, distrust)
         else:
-            sent = self._settle(self._update(planned, target, remote), planned, remote)
-        return sent, extract
+            sent = self._update(planned, target, remote)
+        return self._restore_owner(planned, sent), extract
+
+    def describe(self, planned: Planned, sent: Sent, extract: Extract | None) -> Sent:
+        """Set the declared metadata in the `.tds` that the server made, and publish any change.
+
+        Returns:
+            What came of the second publish; `sent` if there was none.
+
+        Raises:
+            RefusedError: the server refused; it holds what it held before.
+            RefreshError: the server failed, or did not answer, or the job failed.
+        """
+        plan, declared, before = planned.plan, planned.metadata, planned.base.metadata
+        reached = sent.reached
+        if not (isinstance(plan, Publish) and extract and reached and declared.fields):
+            return sent
+        if plan.merged or sent.merged:
+            return sent
+        try:
+            metadata = self.sender.server.metadata(sent.remote.luid)
+        except UnreadableError as error:
+            return sent.warned(f"{error} Its metadata is not set")
+        if plan.mode is PublishMode.REPLACE and before and metadata.digest == before.digest:
+            return replace(sent, reached=reached.reached)
+        is_edited = metadata.digest != reached.metadata
+        merged = declared.with_held(metadata, is_edited=is_edited).merge
+        if merged is None or not merged.changes:
+            return sent
+        name = declared.store_with_properties(merged.written)
+        fields: dict[str, Any] = {"written": (name, *(reached.written or (NO_VALUES,)))}
+        fields["metadata"] = reached.metadata if is_edited else None
+        target = reached.model_copy(update=fields)
+        try:
+            publish = self._publisher(planned).with_metadata
+            second = publish(merged, extract, target, sent.remote, is_edited=is_edited)
+        except DriftError as error:
+            return sent.warned(f"{error} Its metadata is not set yet")
+        second = replace(second, warnings=(*sent.warnings, *second.warnings))
+        return self._restore_owner(planned, second)
 
     def _target(self, planned: Planned, *, size: int) -> Checkpoint:
         """Return the checkpoint to reach; `size` is the number of bytes to send."""
@@ -185,42 +216,9 @@ class Delivery:
             metadata=planned.metadata,
         )
 
-    def _set_metadata(
-        self, publisher: Publisher, mode: PublishMode, sent: Sent, extract: Extract
-    ) -> Sent:
-        """Set the declared metadata in the `.tds` that the server made, and publish any change."""
-        reached, declared, before = sent.reached, publisher.metadata, publisher.base.metadata
-        if sent.distrust or sent.merged or reached is None or not declared.fields:
-            return sent
-        try:
-            metadata = self.sender.server.metadata(sent.remote.luid)
-        except UnreadableError as error:
-            return sent.warned(f"{error} Its metadata is not set")
-        if mode is PublishMode.REPLACE and before and metadata.digest == before.digest:
-            return replace(sent, reached=reached.reached)
-        is_edited = metadata.digest != reached.metadata
-        merged = declared.with_held(metadata, is_edited=is_edited).merge
-        if merged is None or not merged.changes:
-            return sent
-        name = declared.store_with_properties(merged.written)
-        fields: dict[str, Any] = {"written": (name, *(reached.written or (NO_VALUES,)))}
-        fields["metadata"] = reached.metadata if is_edited else None
-        target = reached.model_copy(update=fields)
-        try:
-            publish = publisher.with_metadata
-            second = publish(merged, extract, target, sent.remote, is_edited=is_edited)
-        except DriftError as error:
-            return sent.warned(f"{error} Its metadata is not set yet")
-        second = self._resolve_distrust(second)
-        return replace(second, warnings=(*sent.warnings, *second.warnings))
-
-    def _settle(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
-        """Restore the owner, and resolve distrust."""
-        # Restore the owner first: the comparison may take long.
-        return self._resolve_distrust(self._restore_owner(sent, planned, before))
-
-    def _restore_owner(self, sent: Sent, planned: Planned, before: RemoteDatasource | None) -> Sent:
+    def _restore_owner(self, planned: Planned, sent: Sent) -> Sent:
         """Give the data source back to its former owner if it has another owner now."""
+        before = planned.base.remote
         # A declared owner is set later, with the other declared properties.
         if before is None or self.declaration.owner:
             return sent
@@ -230,19 +228,6 @@ class Delivery:
         try:
             remote, distrust = change_owner(server, sent.remote, owner, late=self.sender.late)
         except RefreshError as error:
-            warning = f'"{before.name}" is no longer owned by {owner}, its owner before: {error}'
-            return sent.warned(warning)
+            name = sent.remote.name
+            return sent.warned(f'"{name}" is no longer owned by {owner}, its owner before: {error}')
         return replace(sent, remote=remote, distrust=sent.distrust or distrust)
-
-    def _resolve_distrust(self, sent: Sent) -> Sent:
-        """Turn distrust into a warning if the content equals what was sent.
-
-        Then no other user has changed it. Equal rows prove nothing if the metadata that the file
-        brought are not there: the publish may have missed the data source.
-        """
-        is_unproved = sent.merged and sent.intent and sent.intent.is_deduced
-        if sent.distrust and sent.reached and not is_unproved:
-            comparison = self.reconciler.compare_rows(sent.reached, sent.remote)
-            if not comparison.problem and not comparison.skipped:
-                return replace(sent, distrust=None).warned(str(sent.distrust))
-        return sent

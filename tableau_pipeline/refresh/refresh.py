@@ -380,7 +380,6 @@ class _Phases:
         delivery = Delivery(
             declaration=setup.declaration,
             sender=self.sender,
-            reconciler=planner.reconciler,
             backups=setup.backups,
             now=setup.now,
             seconds=planner.seconds,
@@ -388,8 +387,26 @@ class _Phases:
         # With metadata_only, these may be older models than those that `newest_models` reports on.
         with readable(setup.hyper, setup.declaration, planned.builder.models):
             sent, extract = delivery.deliver(planned)
+            sent = self._prove(sent)
+            if sent.distrust is None:
+                sent = self._prove(delivery.describe(planned, sent, extract))
         self.warnings += sent.warnings
         return sent, extract
+
+    def _prove(self, sent: Sent) -> Sent:
+        """Turn distrust into a warning if the published rows equal the rows that were sent.
+
+        Then no other user has changed them. Equal rows prove nothing if the metadata that the file
+        brought are not there: the publish may have missed the data source.
+        """
+        if not (sent.intent and sent.distrust and sent.reached):
+            return sent
+        if sent.merged and sent.intent.is_deduced:
+            return sent
+        comparison = self.planner.reconciler.compare_rows(sent.reached, sent.remote)
+        if comparison.problem or comparison.skipped:
+            return sent
+        return replace(sent, distrust=None).warned(str(sent.distrust))
 
     def reconcile(self, sent: Sent) -> Reconciliation | None:
         """Compare the published data with the models, unless the last comparison still holds.
