@@ -20,7 +20,10 @@ from tableau_pipeline.components.journal import (
     histories,
     journal_of,
 )
-from tableau_pipeline.components.published_datasource import refresh_assets
+from tableau_pipeline.components.lineage import Lineage, lineage_definitions
+from tableau_pipeline.components.notifications import Notify, notification_sensor
+from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
+from tableau_pipeline.components.quality_warnings import warning_definitions
 from tableau_pipeline.core.checkpoint import Outcome
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Intent, Owner, Record, Recovered
 from tableau_pipeline.core.journal_store import SILENCE, StoredJournal, owner_here
@@ -43,6 +46,34 @@ from tableau_pipeline_tests.components.support.location import (
 )
 from tableau_pipeline_tests.dagster_servers import until
 from tableau_pipeline_tests.refresh.support.models import flights
+
+
+def test_sensors_read_no_records(location: Location, tmp_path: Path):
+    """Prevents: a request a minute to an object store for each data source and sensor."""
+    declared = {"freshness": {"within": "24h"}, "quality_warning": True}
+    busy = location.declaration("busy", declared)
+    assert isinstance(busy, PublishedDatasource)
+    events = {"transport": {"type": "file", "log_file_path": f"{tmp_path}/events"}}
+    lineage = Lineage(openlineage=events, datasource="luid")
+    sensors = [
+        notification_sensor(Notify(urls=("json://127.0.0.1:9",)), [busy]),
+        *(warning_definitions([busy]).sensors or ()),
+        *(lineage_definitions(lineage, [busy]).sensors or ()),
+    ]
+    location.publish("busy", declared=declared)
+    for file in record_files(location.instance, "busy"):
+        file.write_text("damaged")
+    results = []
+    for sensor in sensors:
+        with dg.build_sensor_context(location.instance) as context:
+            results.append(sensor.evaluate_tick(context))
+    assert [result.skip_message for result in results] == [
+        "Nothing new to tell",
+        None,
+        "Sent 1 refreshes",
+    ]
+    (warnings,) = results[1].run_requests or ()
+    assert [*warnings.run_config["ops"].values()] == [{"config": {"texts": {"busy": ""}}}]
 
 
 @pytest.mark.slow
