@@ -4,7 +4,7 @@ import copy
 import json
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.declaration import Declaration, Table, in_environment
 from tableau_pipeline.core.identity import key_below
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline.outcome import STOPPED
 from tableau_pipeline.publishing.metadata_api import metadata_ids
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 _IDS_JOB = "lineage_ids"
 # The prefix of the run tags in which the job keeps what it found: the id of a LUID.
 _ID_TAG = "tableau-id/"
-_RETRY = 300
+# How long to wait between two questions for an id, in seconds, in the first hour, and how long a
+# refresh may wait for it.
+_RETRY, _PATIENCE = 300, 24 * 3600
 # Dagster ends a tick after 60 seconds, of which the client may wait 40 for a sink.
 _TICK_SECONDS = 15
 # How long transports with a queue of their own may go on sending at the end of a tick.
@@ -140,7 +143,8 @@ def lineage_definitions(
         description="Tells a catalogue of each refresh.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        news = _News(context.instance, lineage, _Cursor(**json.loads(context.cursor or "{}")))
+        cursor = _Cursor(**json.loads(context.cursor or "{}"))
+        news = _News(context.instance, lineage, cursor, context.log)
         client = lineage.client()
         try:
             done = _send(client, news.of(datasources), context.log)
@@ -150,8 +154,11 @@ def lineage_definitions(
         if news.unknown:
             done += f". {len(news.unknown)} data sources have no id in the Metadata API yet"
             requests = _ask_for(context.instance, news.unknown)
-        cursor = json.dumps(asdict(news.cursor))
-        return dg.SensorResult(requests, skip_reason=None if requests else done, cursor=cursor)
+        if news.unreadable:
+            done += f". Left out what was published from files: {news.unreadable}"
+        return dg.SensorResult(
+            requests, skip_reason=None if requests else done, cursor=json.dumps(asdict(cursor))
+        )
 
     return dg.Definitions(jobs=jobs, sensors=[sensor])
 
@@ -215,28 +222,38 @@ def _ids_job() -> None:
     _ask_for_ids()
 
 
-def _ask_for(instance: dg.DagsterInstance, luids: Collection[str]) -> list[dg.RunRequest]:
-    """Return a request of the job, unless it is running or was a short time ago."""
+def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list[dg.RunRequest]:
+    """Return a request of the job, unless it is running or was a short time ago.
+
+    Args:
+        unknown: as in `_News`.
+    """
+    now = time.time()
+    # Ask less often for an id that has not come for hours.
+    pause = _RETRY * max(1.0, (now - max(unknown.values())) / 3600)
     for record in instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=1):
-        if not record.dagster_run.is_finished or time.time() - (record.end_time or 0) < _RETRY:
+        if not record.dagster_run.is_finished or now - (record.end_time or 0) < pause:
             return []
-    config = {"ops": {_ask_for_ids.name: {"config": {"luids": sorted(luids)}}}}
+    config = {"ops": {_ask_for_ids.name: {"config": {"luids": sorted(unknown)}}}}
     return [dg.RunRequest(run_config=config)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _News:
     """The refreshes that were not sent.
 
     Attributes:
         cursor: moves on once a refresh was sent.
-        unknown: LUIDs whose refreshes wait for an id.
+        unknown: LUIDs whose refreshes wait for an id, and when the first of these ended.
+        unreadable: why it is not known what was published from files; "" if it is known.
     """
 
     instance: dg.DagsterInstance
     lineage: Lineage
     cursor: _Cursor
-    unknown: set[str] = field(default_factory=set)
+    log: logging.Logger
+    unknown: dict[str, float] = field(default_factory=dict)
+    unreadable: str = ""
 
     def of(self, datasources: Sequence[PublishedDatasource]) -> Iterator["EndedRefresh"]:
         """Yield refreshes of these data sources and of files; ask for the next once one is sent."""
@@ -244,8 +261,12 @@ class _News:
             for name, id_ in record.dagster_run.tags.items():
                 if name.startswith(_ID_TAG):
                     self.cursor.ids[name.removeprefix(_ID_TAG)] = id_
-        files = [file.declaration for file in published_files(self.instance).values()]
-        sources = [*datasources, *files]
+        sources: list[Declaration] = [*datasources]
+        try:
+            sources += (file.declaration for file in published_files(self.instance).values())
+        except RefusedError as error:
+            # One record that cannot be read must not keep all other refreshes back.
+            self.unreadable = str(error)
         assets = {dg.AssetKey.from_user_string(source.key): source for source in sources}
         for record in self.instance.get_asset_records([*assets]):
             entry = record.asset_entry
@@ -266,11 +287,15 @@ class _News:
             details = metadata.get("details")
             # Otherwise no refresh has recorded it, but a user or other code.
             if isinstance(details, dict) and (luid := details.get("luid")):
-                name = self._name(luid)
-                if name is None:
-                    self.unknown.add(luid)
+                name, ended = self._name(luid), record.timestamp
+                if name is None and time.time() - ended < _PATIENCE:
+                    self.unknown[luid] = ended
                     return
-                ended = record.timestamp
+                if name is None:
+                    text = "Left out: %s of run %s, as the Metadata API knows no id of %s"
+                    self.log.error(text, source.key, record.run_id, luid)
+                    self.cursor.sent[source.key] = record.storage_id
+                    continue
                 yield self._refresh(
                     source,
                     record.run_id,

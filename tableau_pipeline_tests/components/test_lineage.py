@@ -349,6 +349,24 @@ def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pyte
     assert daemon.tick() == "Sent 1 refreshes"
 
 
+def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a run each five minutes for ever, and a data source whose later refreshes no
+    catalogue hears of, since it was deleted before Tableau knew its id."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage())
+    daemon.tick()
+    with monkeypatch.context() as patch:
+        patch.setattr("tableau_pipeline.components.lineage.metadata_ids", lambda *_: {})
+        assert daemon.look_up()
+        patch.setattr("tableau_pipeline.components.lineage._PATIENCE", 0)
+        assert (daemon.tick(), daemon.requests) == ("Nothing new to send", [])
+    monkeypatch.setattr("tableau_pipeline.components.lineage._RETRY", -1)
+    location.publish("busy")
+    daemon.tick()
+    assert daemon.look_up()
+    assert daemon.tick() == "Sent 1 refreshes"
+
+
 def test_events_of_others(location: Location, sink: Sink):
     """Prevents: a sensor that fails for ever, since a user has reported a materialization."""
     location.publish("busy")

@@ -12,6 +12,7 @@ from dagster._core.test_utils import create_run_for_test
 
 from tableau_pipeline.components.command_publishes import publishes_sensor
 from tableau_pipeline.components.journal import journal_of
+from tableau_pipeline.components.lineage import Lineage, lineage_definitions
 from tableau_pipeline.components.notifications import incidents
 from tableau_pipeline.components.publish_file import FILES_TAG, publish_file
 from tableau_pipeline.components.status import past_refresh, statuses_of_files
@@ -24,7 +25,7 @@ from tableau_pipeline.outcome import Accept, Status
 from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.scripting.files import publish_files
 from tableau_pipeline_tests.components.support.location import Location, forget, record_files
-from tableau_pipeline_tests.components.test_notifications import Web, telling
+from tableau_pipeline_tests.components.test_notifications import BUSY, Web, telling
 from tableau_pipeline_tests.refresh.support.models import flights
 
 LOG = logging.getLogger(__name__)
@@ -238,6 +239,23 @@ def test_a_damaged_record_is_reported(location: Location, publish: Publish):
         (message,) = web.got
         assert f"{newest.name} cannot be read" in message["message"]
         assert '"Busy" was refused' in message["message"]
+
+
+def test_a_damaged_record_stops_no_lineage(location: Location, publish: Publish, tmp_path: Path):
+    """Prevents: one file that is damaged, and keeps the refreshes of all from a catalogue."""
+    assert publish(4)
+    *_, newest = record_files(location.instance, key_of())
+    newest.write_text("{", "utf-8")
+    location.publish("busy")
+    events = tmp_path / "events"
+    transport = {"type": "file", "log_file_path": str(events), "append": True}
+    lineage = Lineage(openlineage={"transport": transport}, datasource="luid")
+    (sensor,) = lineage_definitions(lineage, [BUSY]).sensors or ()
+    with dg.build_sensor_context(location.instance) as context:
+        result = sensor.evaluate_tick(context)
+    assert result.skip_message.startswith("Sent 1 refreshes")
+    assert f"{newest.name} cannot be read" in result.skip_message
+    assert len(events.read_text("utf-8").splitlines()) == 2
 
 
 def test_records_that_are_gone(location: Location, publish: Publish):
