@@ -102,7 +102,7 @@ class HeldClaim:
                 "distrust": Distrust(Doubt.OTHERS, reason),
             }
             late = intent.model_copy(update=fields)
-            # Number the record higher than that refresh, so that the record outlives its result.
+            # Number this record above the later refresh, whose checkpoint would otherwise hide it.
             self.journal.append(
                 lambda history: late.model_copy(update={"refresh": history.refresh + 1}),
                 after=self.journal.history(),
@@ -211,7 +211,10 @@ def name_of(claim: Claim) -> str:
 
 
 def live_claim(history: History, journal: StoredJournal) -> Claim | None:
-    """Return the claim of another step that may still run; a step refreshes one data source."""
+    """Return the open claim of another step that may still run; None if there is none.
+
+    A step refreshes only one data source, so a claim of this step belongs to no other refresh.
+    """
     claim = history.claim
     if claim is None or claim.owner == journal.owner or journal.has_ended(claim):
         return None

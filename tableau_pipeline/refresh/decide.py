@@ -19,8 +19,8 @@ from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.rendering import megabytes
 
 _HOW_TO_OVERWRITE = (
-    "Run again with accept: [overwrite]: that run saves the data source as a .tdsx file in the "
-    'folder "kept" of the data directory before, from which Tableau Desktop can copy that work back'
+    "Run again with accept: [overwrite]: that run first saves the data source as a .tdsx file in "
+    'the folder "kept" of the data directory. Tableau Desktop can copy that work back from it'
 )
 
 
@@ -178,9 +178,9 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
         return NoChange("no row has changed since the last refresh")
     if base.metadata and base.metadata.source:
         reason = (
-            f"full publish: {_new_content(changed)}; by its metadata, which was kept, it is an "
-            f"extract of {base.metadata.source}, which takes no updates. To let it take them, run "
-            "once with full: true and accept: [overwrite], which drops "
+            f"full publish: {_new_content(changed)}; its metadata, which was kept, calls it an "
+            f"extract of {base.metadata.source}, and such an extract takes no updates. To let it "
+            "take them, run once with full: true and accept: [overwrite], which drops "
             f"{edits_phrase(base.metadata)}"
         )
         return Publish(PublishMode.REPLACE, reason)
@@ -468,5 +468,5 @@ def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
         return ()
     return (
         f'A publish drops the credentials for {source} that are embedded in "{base.remote.name}": '
-        "refresh tasks of its own fail from then on. Delete them, as this pipeline brings its rows",
+        "its own refresh tasks fail from then on. Delete them: this pipeline now brings the rows",
     )

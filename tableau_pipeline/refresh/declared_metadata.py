@@ -68,10 +68,10 @@ class DeclaredMetadata:
         inherited: metadata of columns from other sources; the keys are pairs of a model and a
             column. These metadata take precedence over the comments in Spark.
         link: the address of the asset in Dagster's web UI; None if that is not known.
-        accepts: whether to leave a value that both the declaration and a user changed as it is on
-            the server, and not to report it again.
-        held: the metadata in the `.tds` on the server; if the content of the `.tds` is missing, the
-            metadata are as we left them. None if there are no metadata.
+        accepts: if both the declaration and a user changed a value: whether to leave the value on
+            the server as it is, and not to report it again.
+        held: the metadata in the `.tds` on the server. If they lack the text of the `.tds`, they
+            are as we left them. None if there are no metadata.
         is_edited: whether another user may have edited `held`.
         on_server: the properties of the data source on the server; None if they are not needed, or
             the server is not asked.
@@ -198,7 +198,7 @@ class DeclaredMetadata:
         last = {path: value for path, value in self.last_written.items() if not is_property(path)}
         current = dict(tds.values(declared, candidates) if tds else last if is_asked[False] else {})
         if not self.is_edited:
-            # Count values that the server made of a file as written, as they are not users' edits.
+            # Without users' edits, the server made these values of our file: count them as written.
             own = {path: value for path, value in current.items() if path in declared}
             candidates = [{**own, **values} for values in candidates or [{}]]
         current |= dict(properties or {})
@@ -363,7 +363,7 @@ class DeclaredMetadata:
                 )
                 failed = {**properties.dropped(remote, target), **failed}
             except RefreshError as error:
-                reason = f"what it shows since its description was changed is not known: {error}"
+                reason = f"it could not be read after its description was changed: {error}"
                 distrust = Distrust(Doubt.NOT_SEEN, reason)
         fields = stored.read(reached.written[0]) if reached.written else {}
         written = {path: value for path, value in fields.items() if not is_property(path)}

@@ -1,7 +1,8 @@
-"""Entitlements: a table that says who may see which rows must neither lock people out nor let in.
+"""Entitlements: check a table that says who may see which rows, before its rows are published.
 
-A filter that people make in Tableau compares its column of users with USERNAME(). How few rows the
-table may have is a guard: see `Declaration.guard_of`.
+A mistake in the table would lock people out, or let them in: people make a filter in Tableau that
+compares the table's column of users with USERNAME(). A guard limits how few rows the table may
+have: see `Declaration.guard_of`.
 """
 
 from collections.abc import Collection, Iterator

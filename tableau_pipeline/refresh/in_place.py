@@ -86,7 +86,7 @@ def change_owner(
     try:
         return changed_since(server, remote, began, late=late)
     except RefreshError as error:
-        reason = f"what it shows since its owner has it back is not known: {error}"
+        reason = f"it could not be read after its owner was changed: {error}"
         return replace(remote, owner_id=owner), Distrust(Doubt.NOT_SEEN, reason)
 
 
@@ -102,7 +102,7 @@ def changed_since(
 
     Args:
         began: the time of the server when our changes began.
-        late: when updates of ours took effect whose time stamps may come only now.
+        late: the windows of our updates whose time stamps may come only now.
         changes: the number of our changes.
     """
     changed = look_up(server, remote.luid)

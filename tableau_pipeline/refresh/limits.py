@@ -1,6 +1,6 @@
 """Limits of a plan: how many rows may change, an approval, and a plan that was saved before.
 
-They are checked once it is known what the refresh would do; `decide` checks everything before.
+This module checks them once the plan is known; `decide` makes the checks that come before.
 """
 
 from collections.abc import Iterator
@@ -138,7 +138,7 @@ class _Changes:
         return change_problem(table, self.published(name), lambda: self.of(name))
 
     def too_many(self, table: str, share: Fraction) -> str | None:
-        """Return, in words, that more rows change than a share of the published ones."""
+        """Return a phrase if more than this share of the published rows changes, or may."""
         return too_many(self.published(table), lambda: self.of(table), share)
 
     def _count(self, table: str) -> int | None:

@@ -58,12 +58,12 @@ class Base:
         rows: rows by table; None if they are not known.
         metadata: the content of its `.tds`; None if the data source is absent, or if it is ours
             and the `.tds` cannot be read.
-        filters: what decided which rows a user sees when the last refresh looked, in phrases.
+        filters: phrases for what decided which rows a user sees, as the last refresh found it.
         left: digests of the metadata as our refreshes left them on the server.
         owner: the LUID of the previous owner, whom an interrupted refresh has not restored yet;
             None if none is recorded, or if our user does not own the data source now.
         moved: what other users renamed or moved, in sentences.
-        late: when updates of ours took effect whose time stamps may still come.
+        late: the windows of our updates whose time stamps may still come.
         warnings: what a user should know although nothing is wrong.
     """
 
@@ -94,7 +94,7 @@ class Base:
 
     @property
     def filters_found(self) -> tuple[str, ...]:
-        """What decides which rows a user sees; as the last refresh saw it if it was not read."""
+        """What decides which rows a user sees; if not read now, what the last refresh found."""
         if self.metadata and self.metadata.tds:
             return tuple(self.metadata.filters)
         return self.filters
@@ -128,7 +128,7 @@ def moves(
         was: what was declared before.
         name: the name of the data source on the server. If users renamed or moved it and the
             declaration did not change, it stays as they left it.
-        is_there: it is in the declared project already; None if that is not known.
+        is_there: whether it is in the declared project already; None if that is not known.
     """
     phrases, path = {}, now.project_path
     before = was.project if isinstance(was, Checkpoint) else was.project_path

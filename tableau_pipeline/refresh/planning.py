@@ -56,8 +56,8 @@ class Planned:
         metadata: the declared metadata, and what becomes of the metadata on the server.
         builder: builds files from the planned versions of the models.
         deltas: the parts of an update, in the order in which they are sent.
-        taken_at: when the rows to publish were the newest of the models, if they are pinned; None
-            if they are the newest now.
+        taken_at: for pinned rows, the time when they were the newest rows of the models; None if
+            the rows to publish are the newest now.
         seconds: the seconds that each phase took, and those of the whole plan under "total"; empty
             if the plan is to be carried out.
     """
@@ -333,7 +333,7 @@ class Planner:
         return secured(decide(facts, options), facts)
 
     def _pinned(self, base: Base) -> "_Pinned | None":
-        """Return the rows to publish whatever the models have by now; None for the newest ones."""
+        """Return the rows to publish instead of the newest ones; None for the newest ones."""
         options = self.options
         if options.saved:
             return _Pinned(options.saved.tables, options.saved.at)

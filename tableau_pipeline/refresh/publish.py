@@ -40,7 +40,7 @@ class _Road:
     Attributes:
         go: publishes.
         words: the road in words, to follow "It is published".
-        fact: the fact of the site record that success shows to be true or, if `is_other`, false.
+        fact: the fact of the site record that success proves: true, or false if `is_other`.
         is_other: whether the road is a substitute for the road before it.
     """
 
@@ -83,7 +83,7 @@ class Publisher:
         is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
         merged = self.metadata.merge
         lost = merged.lost if merged and plan.mode in NEW_METADATA else {}
-        # A merge keeps no calculation of a person whose column goes.
+        # A merge drops a user's calculation if a column in it goes.
         drops = is_bare or bool(lost) or (plan.merged and bool(merged and merged.broken))
         if remote and base.is_edited and (drops or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
@@ -112,7 +112,7 @@ class Publisher:
                 self._check_place(target, remote)
                 failed = failed or error
             except RefusedError as error:
-                # Mode Replace or a package may be refused as such; other refusals hold everywhere.
+                # The site may refuse Replace or packages alone; other refusals hold for every road.
                 if plan.mode is not PublishMode.REPLACE:
                     raise
                 failed = failed or error
@@ -155,7 +155,8 @@ class Publisher:
             )
             return
         is_star = len(target.tables) > 1
-        # If jobs may not be asked for, a failed job takes hours: take only roads known to work.
+        # A user who may not ask for jobs learns of a failed job only after hours: take only roads
+        # that are known to work.
         unseen = not sender.reads_jobs()
         fact = "takes_bare_stars" if is_star else None
         takes = not is_star or _may_take(facts.takes_bare_stars, unseen)

@@ -29,9 +29,9 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import Likeness
 from tableau_pipeline.rendering import megabytes
 
-# So many bytes of each hash are summed: few enough for exact sums over any number of rows.
+# How many bytes of each hash are summed: so few that the sum over any number of rows is exact.
 _BYTES = 6
-# Ask the server again after so many seconds, because its cache may have held the former rows.
+# The seconds until the server is asked again, as its cache may have held the former rows.
 _SECOND_COUNT_DELAY = 5
 _NEVER = "reconcile: never"
 _HIDDEN_ROWS = (
@@ -114,7 +114,7 @@ class Reconciler:
 
     @property
     def _rule(self) -> Reconcile:
-        # Use the default rule if none is declared, because guards need the rows all the same.
+        # Use the default rule with `reconcile: never`, because guards need the counts all the same.
         return self.declaration.reconcile or Reconcile()
 
     def compare_rows(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:

@@ -72,7 +72,7 @@ def _took_effect(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
 
 
 def _takes_effect_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool:
-    """Whether `_took_effect` becomes true in the time that an update may take to show."""
+    """Whether `_took_effect` becomes true before the time limit for an update to show."""
     jobs = sender.jobs
     until = jobs.server.now() + timedelta(seconds=jobs.timeouts.timestamp)
     for pause in jobs.pauses():
@@ -128,8 +128,8 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
             if jobs_by_name is None:
                 raise UnknownOutcomeError(
                     f"An interrupted refresh sent a request ({intent.action}) that the server may "
-                    "have received, and which job that became is not known, nor does the server "
-                    f"list jobs by name for this user. Nothing is sent beside it before "
+                    "have received. It is not known which job that became, and the server lists no "
+                    "jobs by name for this user. Nothing is sent beside it before "
                     f"{until:%Y-%m-%d %H:%M} UTC: run again then, or let the user list jobs (site "
                     "administrator)."
                 )

@@ -121,7 +121,7 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
 def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | Planned:
     """Publish again what an earlier refresh published, and hold the data source there.
 
-    It is a refresh like any other, but for the versions of the models, and it accepts that rows and
+    A rollback is a refresh with earlier versions of the models, and it accepts that rows and
     columns go. The data source is held even if an error leaves the outcome unknown: otherwise, the
     next refresh would publish what the rollback takes back.
 
@@ -131,8 +131,8 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
 
     Raises:
         RefusedError: no record of that refresh is left, or its rows are gone, or its tables are
-            declared otherwise by now. Nothing was sent, and nothing is held that was not before,
-            unless a first attempt had sent something: then the data source stays held.
+            declared otherwise by now. If a first attempt had sent something, the data source
+            stays held; otherwise, nothing was sent, and the hold is as it was before.
         RefreshError: as `refresh`.
     """
     place, key = setup.journal.place, setup.journal.key
@@ -277,7 +277,7 @@ def _effective_options(setup: Setup, options: Options) -> Options:
 def _accepted(setup: Setup, options: Options) -> Accepted | None:
     """Return what is accepted, and by whom, as it is recorded; None if nothing is."""
     if options.to:
-        # A rollback accepts by itself whatever takes it back.
+        # What a rollback accepts by itself, no user has accepted.
         return None
     by, approval = options.by or setup.journal.owner.label, options.approval
     approved = dict.fromkeys(approval.accept, approval.by) if approval else {}
@@ -384,7 +384,7 @@ class _Phases:
             now=setup.now,
             seconds=planner.seconds,
         )
-        # With metadata_only, these may be older models than those that `newest_models` reports on.
+        # With metadata_only, the planned models may be older than those of `newest_models`.
         with readable(setup.hyper, setup.declaration, planned.builder.models):
             sent, extract = delivery.deliver(planned)
             sent = self._prove(sent)
@@ -469,7 +469,7 @@ class _Phases:
         if self.refused_others:
             self.planner.record.learn(refused_others={self.planner.server.user_id: now()})
         if reconciliation and reconciliation.problem:
-            # No update may build on the published rows until they are equal.
+            # No update may build on the published rows until they equal the models.
             fields["distrust"] = Distrust(Doubt.DIFFERS, reconciliation.problem)
         elif reached.unreconciled and not declaration.reconcile:
             fields["unreconciled"] = "reconcile: never"

@@ -19,7 +19,7 @@ _AnyPlan = TypeVar("_AnyPlan", bound=Plan | Changed)
 
 
 def secured(plan: _AnyPlan, facts: Facts) -> _AnyPlan | Publish | Refuse:
-    """Return the plan, so that it keeps who may see which rows; a refusal if it cannot."""
+    """Return the plan, changed if that keeps the filters of rows; a refusal if they are lost."""
     if isinstance(plan, Refuse):
         return plan
     if refusal := _gone(plan, facts):
@@ -51,7 +51,7 @@ def without_rows(base: Base, declaration: Declaration) -> Base:
 
 
 def unguarded(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
-    """Return a refusal if rows would be published that no filter guards, although declared so."""
+    """Return a refusal if `guarded` rows would be published without a filter."""
     if not declaration.guarded or base.filters_found or not (options.to or _may_have_rows(base)):
         return None
     if Accept.FILTER in options.accept and not options.to:
@@ -72,7 +72,7 @@ def _may_have_rows(base: Base) -> bool:
 
 
 def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:
-    """Return a refusal if filters are gone that the last refresh saw, or may be gone."""
+    """Return a refusal if filters that the last refresh saw are gone, or might be lost."""
     base, name, remedy = facts.base, facts.declaration.name, "run once with accept: [filter]"
     if base.exists and base.metadata is None:
         if not (base.filters and isinstance(plan, Publish)):
@@ -93,7 +93,7 @@ def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:
 
 
 def filters_gone(base: Base) -> list[str]:
-    """Return the filters that the last refresh saw, and that are not there any more."""
+    """Return the filters that the last refresh saw and that are gone now."""
     present = base.filters_found if base.exists else ()
     return [each for each in base.filters if each not in present]
 

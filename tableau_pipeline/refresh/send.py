@@ -68,7 +68,7 @@ class Sent:
         return replace(self, warnings=(*self.warnings, *warnings))
 
     def proved(self) -> "Sent":
-        """Return this result once the server shows the metadata that the request brought."""
+        """Return this result as proved: the server shows the metadata that the request brought."""
         intent = self.intent and self.intent.model_copy(update={"is_deduced": False})
         return replace(self, intent=intent)
 
@@ -115,7 +115,7 @@ class Sender:
         site: what our sessions have seen the site do.
         effects: looks at the data source if the server does not report on jobs.
         seconds: the seconds that each phase of this refresh took.
-        late: when updates of ours took effect whose time stamps may still come.
+        late: the windows of our updates whose time stamps may still come.
         sent: the number of requests that were sent.
         uploaded: the bytes of each file that the current attempt has uploaded.
     """
@@ -213,7 +213,7 @@ class Sender:
         """Read files of this refresh, which a later refresh may have removed.
 
         Raises:
-            OvertakenError: it has.
+            OvertakenError: a file is gone, and a later refresh has claimed the data source.
         """
         try:
             yield
@@ -369,7 +369,8 @@ class Sender:
     def _note_still(self) -> None:
         """Note that an update, whose job is gone, has left the time stamp where it was.
 
-        The job may have failed. Once two updates in a row have left it there, updates do so here.
+        A failed job leaves it there, too. So only two updates in a row show that updates on this
+        site do not move it.
         """
         if self.site.facts.noted_still and not self.site.facts.updates_move_stamp:
             self.site.learn(updates_move_stamp=False)
@@ -467,11 +468,11 @@ class Sender:
         change, distrust = self._explain(intent, before, remote, window, stamps)
         missed = misdirected(intent, remote)
         if missed:
-            # Then the metadata are the ones from before, and rows that are right may be, too.
+            # Then the data source may have its former metadata, even if its rows look right.
             intent = intent.model_copy(update={"is_deduced": True})
         distrust = distrust or missed
         if target:
-            # If only our revision is new, it settles what the time stamp leaves open.
+            # A single new revision is ours, and so are the metadata, whatever the time stamp shows.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
             target = completed(intent.reached or target, remote, metadata=digest, late=self.late)
@@ -532,7 +533,7 @@ class Sender:
     def _note_late(
         self, remote: RemoteDatasource, before: RemoteDatasource | None, update: Window | None
     ) -> None:
-        """Note which updates of ours may move the time stamp later: some sites do so.
+        """Note our updates whose time stamps may come later, as they do on some sites.
 
         Args:
             update: when our last request took effect, if it was an update.
@@ -541,7 +542,7 @@ class Sender:
         self.late = still_late(earlier, now=now)
         if update and before and self.site.facts.updates_move_stamp is not False:
             stamp = remote.updated_at
-            # A stamp of an earlier update may hide that ours has not come.
+            # The stamp did not move, or an earlier update may have moved it: ours may still come.
             if stamp == before.updated_at or is_late(stamp, earlier):
                 self.late = (*self.late, update)
 
