@@ -121,7 +121,7 @@ class SavedEdits(Frozen):
 
 
 class Accepted(Frozen):
-    """What a refresh was told to do although it would have been refused.
+    """What users accepted for a refresh that would have been refused otherwise.
 
     Attributes:
         what: by the name of what was accepted, who accepted it.
@@ -158,8 +158,8 @@ class Checkpoint(Frozen):
         refresh: the number of the refresh that recorded it; the highest number counts.
         project: as declared, like `name`.
         luid: None only in an intent to create a data source.
-        updated_at: as the server reported it after the refresh, as it did `revision`; that is None
-            if the site keeps no revisions.
+        updated_at: as the server reported it after the refresh. So is `revision`, which is None if
+            the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
         metadata: the digest of the `.tds` as our last publish left it. If the server's digest
             differs, users have edited it.
@@ -167,12 +167,12 @@ class Checkpoint(Frozen):
         adopted: digest of the adopted metadata; cleared once a refresh has confirmed that it
             survived.
         owner: the LUID of the owner before a publish; cleared once that owner is restored.
-        written: the names of the files with the metadata values that we wrote: one, or several, the
-            newest first, if it is unknown whether a publish took effect.
-        filters: what decided which rows a user sees when that was last read, in phrases.
+        written: the names of the files with the metadata values that we wrote. There is more than
+            one, the newest first, if it is unknown whether a publish took effect.
+        filters: phrases for what decided which rows a user sees, as a refresh last read it.
         saved: users' edits of removed columns and calculations, until these return.
-        late: when updates of ours took effect whose change of `updated_at` the refresh did not see;
-            some sites change it later.
+        late: the windows of our updates whose change of `updated_at` the refresh did not see; some
+            sites change it later.
         updates: the number of updates since the last full publish.
         size: the bytes of the file at the last full publish.
         grown: the bytes of all payloads since then.

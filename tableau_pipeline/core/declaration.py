@@ -409,7 +409,7 @@ class Declaration(Properties):
         )
 
     def guard_of(self, table: Table) -> Guard:
-        """Return the guard of a table; that of the entitlements is at least as strict as theirs."""
+        """Return the guard of a table; `entitlements` may make that of their table stricter."""
         own, guard = self.entitlements, table.guard
         if own is None or own.table != table.name:
             return guard
@@ -480,7 +480,7 @@ class Declaration(Properties):
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON lacks as one that it has; equal sets become equal lists."""
+    """Return a value of a type that JSON has; equal sets become equal lists."""
     if is_dataclass(value) and not isinstance(value, type):
         return _set_fields(value, type(value))
     return sorted(value) if isinstance(value, set | frozenset) else str(value)

@@ -15,7 +15,7 @@ from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.objects.stores import canonical
 from tableau_pipeline.outcome import Code
 
-# The deployment of a store for which PIPELINE_DEPLOYMENT names no other one.
+# The name of a deployment, unless PIPELINE_DEPLOYMENT names another one.
 MAIN = "main"
 # The id of a deployment that has not published yet.
 NO_ID = "nothing was published yet"
@@ -72,7 +72,7 @@ class JournalPlace:
         """Return the deployment; make it if it does not exist.
 
         Raises:
-            RefusedError: as `deployment`; or two writers of this store could both be first.
+            RefusedError: as `deployment`; or this store would let two writers both be the first.
         """
         if deployment := self.deployment():
             return deployment
@@ -166,8 +166,8 @@ class JournalPlace:
     def problem(self, deployment: Deployment) -> str | None:
         """Return the problem if the store is a copy; None if it is in its place.
 
-        One host may see the folder under another path than the other, and a mount may renumber
-        folders: only a store with another path and another number is taken for a copy.
+        Two hosts may see the folder under different paths, and a mount may renumber folders. So
+        only a store with another path and another number is taken for a copy.
         """
         is_numbered = deployment.inode is not None and deployment.inode == self._inode()
         if deployment.place == self.where or is_numbered:

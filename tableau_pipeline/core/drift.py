@@ -136,7 +136,7 @@ class Timeouts:
         claim: the longest wait until another refresh of the same data source ends.
         job: the longest wait from the start of a job of the server to its end.
         queue: the longest wait until a job of the server starts.
-        timestamp: the longest wait until the data source shows what a job did that is gone.
+        timestamp: the longest wait until the data source shows the effect of a job that is gone.
         listing: the longest wait until the server's lists show a data source that was just created.
         first_poll: the first pause; it is short because most jobs are short.
         longest_poll: the pause up to which later pauses grow.
@@ -152,7 +152,7 @@ class Timeouts:
 
 
 def is_late(stamp: datetime, late: Iterable[Window]) -> bool:
-    """Whether a time stamp may come from one of our updates, later than its job."""
+    """Whether one of our updates may have set this time stamp after the end of its job."""
     return any(window.covers(stamp, lag=LONGEST_LAG) for window in late)
 
 
@@ -173,7 +173,7 @@ def still_late(
     """Return the updates of ours whose time stamps may still come.
 
     Args:
-        came: a new time stamp, if there is one. It is that of the first update that explains it.
+        came: a new time stamp, if there is one. It counts for the first update that explains it.
     """
     waiting = [window for window in late if now <= window.end + timedelta(seconds=LONGEST_LAG)]
     for number, window in enumerate(waiting):
@@ -194,7 +194,7 @@ class Change:
         revisions: the numbers of new revisions that our change can explain.
         lag: the most seconds by which the time stamp may follow the end of the window.
         seen: time stamps that the data source had between `before` and `after`.
-        late: when earlier updates of ours took effect whose time stamps may come only now.
+        late: the windows of our earlier updates whose time stamps may come only now.
         published: a phrase that says who published the newest revision, and when.
     """
 

@@ -133,8 +133,8 @@ class Properties:
 
         Args:
             lineage: a text about the origin of the data source, to be added to the description.
-            certified: whether the data source may be certified now; it then is if the declaration
-                asks for it.
+            certified: whether the data source may be certified now. Without `certify` in the
+                declaration, it is not certified in any case.
         """
         values: dict[FieldPath, str] = {}
         if self.description is not None:
@@ -412,7 +412,7 @@ def _check_names(
             if caption := values.get(("field", published(table), column, "caption")):
                 captions.append((caption, what, ("tables", table, "fields", column, "caption")))
             else:
-                # Several tables may have a column of this name: Tableau shows the table with it.
+                # Columns of several tables may share a name: Tableau shows the table with each.
                 shown.setdefault(column, what)
     for caption, what, at in captions:
         if caption in shown:

@@ -21,7 +21,7 @@ class Hold(Frozen):
 
     Attributes:
         by: who holds it: a user, or a run.
-        why: in words; "" if nobody said.
+        why: the reason, in words; "" if no reason was given.
         version: the refresh whose rows it shows again, after a rollback; None if it shows the rows
             that it had when somebody held it.
     """
@@ -39,7 +39,7 @@ class Hold(Frozen):
 
 
 def holds(place: JournalPlace) -> dict[str, Hold]:
-    """Return the holds of a deployment by the keys of its journals: a listing, a read for each.
+    """Return the holds of a deployment, by the keys of its journals, with one read for each hold.
 
     Raises:
         RefusedError: one of them cannot be read.

@@ -142,7 +142,7 @@ class Intent(Frozen):
         return self.target.reached if self.target and is_certain else self.target
 
 
-# Of a reason that is stored with each later record.
+# The most characters of a reason, which is stored with each later record.
 _LONGEST_REASON = 2000
 
 
@@ -188,7 +188,7 @@ class ClaimRelease(Frozen):
 
 
 class Recovered(Frozen):
-    """The state that follows from all earlier records, each with an outcome, which may be LOST.
+    """The state that follows from all earlier requests; each has an outcome, perhaps LOST.
 
     A refresh records this state before it sends anything. Later refreshes then need not read older
     requests, however many refreshes have failed in a row.
@@ -234,7 +234,7 @@ class Recovered(Frozen):
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """What decided which rows a user sees when the last refresh looked."""
+        """What decided which rows a user sees, as the last refresh found it."""
         return self.record.filters if self.record else ()
 
     @property
@@ -249,8 +249,8 @@ class Recovered(Frozen):
         state = self._with(creating=bare) if intent.luid is None else self
         match intent.outcome:
             case Outcome.DONE if target:
-                # A publish replaces all content, so distrust of earlier content ends; and the last
-                # part of an update ends that of the parts before it.
+                # A publish replaces all content, and so ends distrust of earlier content. The last
+                # part of an update ends distrust of the parts before it.
                 state = state._with(rows={}, pending=None, late=intent.late)
                 state = state.holding(intent.reached or target)
                 return state._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
@@ -404,7 +404,7 @@ def _with_intent(intents: tuple[Intent, ...], record: Intent) -> tuple[Intent, .
     by_id = {intent.request_id: intent for intent in intents}
     previous = by_id.get(record.request_id)
     # The number of the refresh counts first: a refresh that was overtaken records what it sent
-    # under a higher number. Of two outcomes, prefer the one with a job: the server has told it.
+    # under a higher number. Of two outcomes, prefer the one with a job: the server reported it.
     if previous is None or _information(record) >= _information(previous):
         by_id[record.request_id] = record
     return tuple(sorted(by_id.values(), key=lambda intent: (intent.refresh, intent.step)))

@@ -89,7 +89,7 @@ class StoredJournal:
         Raises:
             RefusedError: this release cannot read the newest record, or a record is missing.
         """
-        # A refresh may remove old records between the two.
+        # A refresh may remove old records between the listing and the read.
         for is_last in (False, True):
             numbers = self._numbers()
             if not numbers:
@@ -106,7 +106,7 @@ class StoredJournal:
 
         Each takes a read; those whose records were removed are missing.
         """
-        # Read on from the listing, which may be late.
+        # The listing may be late, so read on from its newest record.
         history = self.latest(self.history())
         for number in range(history.number, history.floor - 1, -1):
             stored = self._read(number)
@@ -125,7 +125,7 @@ class StoredJournal:
         if not since.number:
             # The first records may have been removed, or the listing is late.
             return max(newest, self.history(), key=lambda history: history.number)
-        # While this one is there, none after it was removed.
+        # While the newest known record is there, no record after it was removed.
         return newest if self._has(since) else self.history()
 
     def create(self, record: Record, *, after: History) -> History | None:
@@ -142,8 +142,8 @@ class StoredJournal:
             return None
         # Number 1 is never free again.
         if after.number and not self._has(after):
-            # This process has slept for so long that others have removed the record before: a
-            # number is free again, and means nothing.
+            # While this process slept, others removed the record before this one. So this number
+            # was used before, and is free only because its record was removed, too.
             self._storage.delete(self._file(history.number))
             return None
         if history.floor > after.floor:
@@ -184,8 +184,8 @@ class StoredJournal:
 
         def beat() -> None:
             while not is_over.wait(BEAT.total_seconds()):
-                # If the store is not there, others may take this refresh for ended: then it meets
-                # the fence.
+                # If the store cannot be reached, others may take this refresh for ended: then
+                # the fence stops it.
                 with suppress(StoreError, OSError):
                     self._storage.replace(f"{self._folder}/{_BEAT_KEY}", b"")
 
@@ -225,7 +225,7 @@ class StoredJournal:
         return stored is not None and stored.history == history
 
     def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
-        """Raise an error if a record is missing; the newest record says which there must be."""
+        """Raise an error if a record from the floor on is missing; the newest one has the floor."""
         floor = history.floor
         for number in sorted({*range(floor, history.number)}.difference(numbers)):
             # The listing may be late.
@@ -247,9 +247,9 @@ class StoredJournal:
     def _collect(self, history: History, content: bytes, *, is_first: bool) -> None:
         """Remove the records below the floor; whatever cannot be removed now goes the next time.
 
-        Number 1 stays, with the content of the record that first removed others. A process that
-        has slept since it found no record, or the first one, learns by that what has come since,
-        even if listings are late.
+        Number 1 stays, but gets the content of the record that first removed others. A process may
+        have slept since it found no record, or only the first one. Number 1 then shows that
+        later records exist, even if listings are late.
         """
         with suppress(StoreError, OSError):
             below = [number for number in self._numbers() if 1 < number < history.floor]
@@ -264,7 +264,7 @@ class StoredJournal:
         key = f"{self._folder}/{_CLOCK_KEY}{uuid4().hex}"
         written = False
         with suppress(StoreError, OSError):
-            # A user who may only read goes by the clock of this host.
+            # For a user who may only read, the clock of this host counts.
             self._storage.replace(key, b"")
             written = True
         try:

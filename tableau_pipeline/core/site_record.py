@@ -15,7 +15,7 @@ from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.objects.stores import StoreError, store_at, store_errors
 
-# Two lags of one site count as equal if they differ by at most so many seconds.
+# Two lags of one site count as equal if they differ by at most this many seconds.
 _LAG_TOLERANCE = 2
 
 
@@ -114,9 +114,9 @@ class SiteRecord:
         return SiteFacts(release=self._release)
 
     def knows_lag(self, kind: JobKind, lag: float) -> bool:
-        """Whether time stamps follow jobs of a kind by so many seconds here; note that one did.
+        """Whether time stamps are known to come so late after jobs of a kind here; note the lag.
 
-        A lag that was noted twice in a row is the site's: once, it may be another user's change.
+        A lag that was noted twice in a row is the site's. A single one may be a change by a user.
         """
         if lag <= self.facts.stamp_lag:
             return True
