@@ -82,7 +82,7 @@ def on_site(site: TableauSite) -> Iterator[AccessCheck]:
     yield check_result("updates", text, is_fine=limit, sign="!", remedy="Tableau 2021.3 has them")
     may = site.may_read_jobs()
     text = "this user may ask for them" if may else "this user may not ask for them"
-    remedy = "use a site administrator: others see only from the data source what a job did"
+    remedy = "use a site administrator: for others, only the data source shows what a job did"
     yield check_result("jobs", text, is_fine=may, sign="!", remedy=remedy)
 
 
@@ -91,7 +91,7 @@ def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
     # Do not list tokens for a user who signs in without one: the user may lack the right.
     if name and (ends := site.token_ends().get(name)):
         days, remedy = (ends - site.now()).days, "make a new one under My Account Settings"
-        text = f"{name} ends in {days} days, at {ends:%Y-%m-%d}; before, if 15 days are without use"
+        text = f"{name} ends in {days} days, at {ends:%Y-%m-%d}; earlier, if unused for 15 days"
         yield check_result("token", text, is_fine=days >= _LAST_DAYS, sign="!", remedy=remedy)
 
 

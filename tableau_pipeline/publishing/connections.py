@@ -88,8 +88,8 @@ def connection_problem(error: Exception, url: str) -> str | None:
             return _wrong_with_tls(cause, url)
     if proxy and isinstance(error, requests.exceptions.ConnectionError):
         return (
-            f"no connection to {url} by the proxy {proxy}, or it broke off. If it is reached "
-            "without one, add its host to NO_PROXY."
+            f"no connection to {url} by the proxy {proxy}, or it broke off. If the server "
+            "is reached without a proxy, add its host to NO_PROXY."
         )
     return None
 
@@ -117,7 +117,7 @@ def _wrong_with_tls(error: ssl.SSLError, url: str) -> str:
     if error.reason in _NO_TLS:
         return (
             f"{url} does not encrypt. If that is meant, TABLEAU_SERVER_URL begins with http://; "
-            "or its port is another."
+            "otherwise, name the port that encrypts."
         )
     if error.reason in _OLD_TLS:
         return f"{url} offers no TLS of version 1.2 or later. Have the server updated."

@@ -187,7 +187,7 @@ def row_count(site: TableauSite, luid: str) -> Mapping[str, int]:
 
 
 def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
-    """Return how long the jobs of the last days ran that refreshed or changed data.
+    """Return how long the jobs that refreshed or changed data ran in the last days.
 
     The keys are the case-folded titles of the jobs.
 
@@ -197,7 +197,7 @@ def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
     """
     since = site.now() - timedelta(days=days)
     listed = None
-    # To a connected app that may not list jobs, the server says that its session has ended.
+    # A connected app that may not list jobs gets the answer that its session has ended.
     with suppress(RefusedError, SignInError):
         ask = partial(job_list.list_jobs, site.tsc, since, most=_MOST_JOBS)
         listed = site.ask("Listing the jobs of the site", ask)
