@@ -1,7 +1,7 @@
 """A sensor that shows in Dagster what the command `publish` has published.
 
-The command does not report it: it may run where no Dagster is, and need not wait seconds for its
-import. But its journal is in the data folder, where the sensor finds it.
+The command does not report to Dagster: it may run where Dagster is not installed, and an import of
+Dagster would take seconds. But its journal is in the data folder, where the sensor finds it.
 """
 
 from collections.abc import Iterator
@@ -43,9 +43,9 @@ def publishes_sensor() -> dg.SensorDefinition:
 
 
 def _unreported(instance: dg.DagsterInstance) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield what the command published last, if Dagster does not show it, by key.
+    """Yield the key and the last publish of each data source if Dagster does not show this publish.
 
-    A publish that was refused after it does not hide it.
+    A later publish that was refused does not hide it.
     """
     recorded = records_of_files(instance)
     assets = {key: dg.AssetKey.from_user_string(key) for key in recorded}

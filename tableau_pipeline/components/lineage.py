@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tableau_pipeline.components.lineage_events import Dataset, EndedRefresh
 
 _IDS_JOB = "lineage_ids"
-# The prefix of the run tags in which the job keeps what it found: the id of a LUID.
+# The job keeps each id in a tag of its run, under this prefix and the LUID.
 _ID_TAG = "tableau-id/"
 # How long to wait between two questions for an id, in seconds, in the first hour, and how long a
 # refresh may wait for it.
@@ -77,7 +77,7 @@ class Lineage:
     @field_validator("openlineage")
     @classmethod
     def _check_installed(cls, openlineage: dict[str, Any]) -> dict[str, Any]:
-        # Its import takes 0.3 s, which no process of a step needs.
+        # Do not import the client: that takes 0.3 s, and no process of a step needs it.
         with suppress(ModuleNotFoundError):
             if find_spec("openlineage.client"):
                 return openlineage
@@ -95,7 +95,7 @@ class Lineage:
             # The client changes what it is given.
             return OpenLineageClient(config=copy.deepcopy(self.openlineage))
         except Exception as error:  # noqa: BLE001 - transports raise any error
-            # Without its message, which may quote a secret.
+            # Leave out the message of the error, which may quote a secret.
             raise ValueError(
                 f"OpenLineage's client does not accept `lineage: openlineage` ({_kind(error)}): "
                 "compare it with the client's documentation, and see whether each environment "
@@ -168,7 +168,7 @@ def _send(
 ) -> str:
     """Send events until the sink does not take one; return what was done, in words.
 
-    An event that the sink refuses for what it is does not stop the events after it.
+    If the sink refuses an event for its content, the events after it are still sent.
     """
     count, end = 0, time.monotonic() + _TICK_SECONDS
     for refresh in refreshes:
@@ -188,7 +188,7 @@ def _send(
 
 
 def _close(client: "OpenLineageClient", log: logging.Logger) -> None:
-    """End the threads and connections of a client: each tick has its own."""
+    """End the threads and connections of a client, as each tick has its own client."""
     try:
         is_done = client.close(_CLOSE_SECONDS)
     except Exception as error:  # noqa: BLE001 - transports raise any error
@@ -204,8 +204,8 @@ class _Luids(dg.Config):
     luids: list[str] = Field(default=[])
 
 
-# A step, and not the sensor itself: a sign-in with a token ends the session of a refresh, which the
-# pool prevents.
+# Ask in a step, and not in the sensor: a sign-in with the token of a refresh would end the session
+# of the refresh, and only a step can wait for its turn in the pool.
 @dg.op(name="ask_for_ids", pool=POOL, out=dg.Out(dg.Nothing))
 def _ask_for_ids(
     context: dg.OpExecutionContext, config: _Luids, tableau: TableauServerResource
@@ -223,7 +223,7 @@ def _ids_job() -> None:
 
 
 def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list[dg.RunRequest]:
-    """Return a request of the job, unless it is running or was a short time ago.
+    """Return a request of the job, [] if it is running, or has just ended.
 
     Args:
         unknown: as in `_News`.
@@ -256,7 +256,10 @@ class _News:
     unreadable: str = ""
 
     def of(self, datasources: Sequence[PublishedDatasource]) -> Iterator["EndedRefresh"]:
-        """Yield refreshes of these data sources and of files; ask for the next once one is sent."""
+        """Yield refreshes of these data sources and of files.
+
+        A refresh counts as sent once the caller asks for the next one.
+        """
         for record in self.instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=10):
             for name, id_ in record.dagster_run.tags.items():
                 if name.startswith(_ID_TAG):
@@ -277,7 +280,7 @@ class _News:
 
     def _refreshed(self, source: Declaration, newest: int) -> Iterator["EndedRefresh"]:
         asset = dg.AssetKey.from_user_string(source.key)
-        # Of a data source that is new to the sensor, only the last refresh.
+        # For a data source that is new to the sensor, yield only the last refresh.
         after = self.cursor.sent.get(source.key, newest - 1)
         found = self.instance.fetch_materializations(
             dg.AssetRecordsFilter(asset, after_storage_id=after), limit=_MOST, ascending=True
@@ -285,7 +288,7 @@ class _News:
         for record in found.records:
             metadata = _metadata_of(record.event_log_entry)
             details = metadata.get("details")
-            # Otherwise no refresh has recorded it, but a user or other code.
+            # Without a LUID, a user or other code has recorded the event, and no refresh.
             if isinstance(details, dict) and (luid := details.get("luid")):
                 name, ended = self._name(luid), record.timestamp
                 if name is None and time.time() - ended < _PATIENCE:
@@ -354,10 +357,10 @@ class _News:
         )
 
     def _input(self, table: Table, run_id: str) -> "Dataset":
-        """Return the identity of a table's rows, as the programs know it that write them."""
+        """Return the identity of a table's rows, as known to the programs that write them."""
         run = self.instance.get_run_by_id(run_id) if table.model.startswith(KEY_PREFIX) else None
         config: Any = run.run_config if run else {}
-        # Another job than ours may publish files by another config.
+        # A job that is not ours may publish files, too, with another config.
         with suppress(LookupError, TypeError):
             return _dataset_at(str(Path(config["ops"][STEP]["config"]["path"]).absolute()))
         return dataset_of(table, self.lineage)
@@ -393,7 +396,7 @@ def _metadata_of(event: dg.EventLogEntry | None) -> Mapping[str, Any]:
 def _checks(
     instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey
 ) -> list[dg.AssetCheckEvaluation]:
-    """Return the results of a run; the last one of each check, if a step was tried again."""
+    """Return the check results of a run; of a repeated check, only the last result."""
     kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
     log = instance.get_records_for_run(run_id, of_type=kind)
     events = [record.event_log_entry.dagster_event for record in log.records]

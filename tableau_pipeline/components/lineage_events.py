@@ -27,7 +27,7 @@ _TABLEAU = "tableau"
 
 
 def _facet(kind: Any, *values: Any, **more: Any) -> Any:
-    # An argument of all facets that attrs derives from a private name, which ty does not see.
+    # All facets take `producer`: attrs derives it from a private name, and ty does not see it.
     return kind(*values, **more, producer=_PRODUCER)
 
 
@@ -72,7 +72,7 @@ class EndedRefresh:
 
     def events(self) -> tuple[RunEvent, RunEvent]:
         """Return the events of its start and its end; the same refresh has the same events."""
-        # Its own id, as a run of Dagster may refresh several data sources; or none does.
+        # Make an id: one run of Dagster may refresh several data sources, or there is no run.
         name = f"dagster:{self.run_id or self.ended}/{self.key}"
         run_id = str(uuid5(NAMESPACE_URL, name))
         outcome = RunState.FAIL if self.decision else RunState.COMPLETE
@@ -97,7 +97,7 @@ class EndedRefresh:
         )
 
     def _engine(self) -> dict[str, Any]:
-        # DataHub takes the kind of a job from it, and rejects events that do not tell it.
+        # DataHub takes the kind of a job from this facet, and rejects events without it.
         kind = processing_engine_run.ProcessingEngineRunFacet
         versions = (dg.__version__, "dagster", __version__)
         return {"processing_engine": _facet(kind, *versions)}
@@ -105,7 +105,7 @@ class EndedRefresh:
     def _error(self) -> dict[str, Any]:
         if not self.decision:
             return {}
-        # Not the reason: it may quote values of rows, and a catalogue has other readers.
+        # Leave out the reason: it may quote values of rows, and a catalogue has other readers.
         message = f"The refresh was stopped ({self.decision}): see run {self.run_id} in Dagster"
         error = _facet(error_message_run.ErrorMessageRunFacet, message, "PYTHON")
         return {"errorMessage": error}
@@ -115,7 +115,7 @@ def _about_dataset(refresh: EndedRefresh) -> dict[str, Any]:
     kind = documentation_dataset.DocumentationDatasetFacet
     facets = {"documentation": _facet(kind, refresh.description)}
     if refresh.luid and refresh.luid != refresh.name:
-        # Not of the type TABLE, which DataHub takes for a table of Hive.
+        # Do not use the type TABLE, which DataHub takes for a table of Hive.
         identifier = symlinks_dataset.Identifier(_TABLEAU, refresh.luid, "LUID")
         facets["symlinks"] = _facet(symlinks_dataset.SymlinksDatasetFacet, [identifier])
     columns = refresh.metadata.get("dagster/column_schema")

@@ -41,8 +41,8 @@ class PublishedFile:
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]:
     """Return the data sources that were published from files, by key.
 
-    They include those that runs failed to publish. What the command `publish` failed to publish
-    for the first time is left out: it has no readers yet, and its name is not recorded.
+    They include those that runs failed to publish. They lack those that the
+    command `publish` never published, as these have no readers yet, and no recorded name.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
@@ -69,9 +69,10 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
 
 
 def records_of_files(instance: dg.DagsterInstance) -> Mapping[str, StoredRecord]:
-    """Return the newest record of each data source of files, by key; errors are as there.
+    """Return the newest record of each data source of files, by key, as `newest_records` does.
 
-    A sensor may look every minute: it takes one listing, and a listing and a read for each.
+    A sensor may call it every minute: it takes one listing, and for each data source another
+    listing and a read.
     """
     keys = journal_place().keys_in(tableau_project_root())
     newest = newest_records(instance, {key for key in keys if key.startswith(KEY_PREFIX)})
@@ -93,12 +94,12 @@ def _is_later(instance: dg.DagsterInstance, newest: StoredRecord, run: dg.RunRec
 
 
 def _last(newest: StoredRecord) -> tuple[str, datetime] | None:
-    """Return the id of the last refresh, as its owner has it, and when it began or ended."""
+    """Return the run id of the last refresh, and when that refresh began or ended."""
     if claim := newest.history.claim:
         return claim.owner.run_id, claim.claimed_at
     if isinstance(newest.record, ClaimRelease):
         return newest.record.run_id, newest.record.closed_at
-    # A request of a refresh that was overtaken: its run tells more.
+    # The record is a request of an overtaken refresh, whose run shows more.
     return None
 
 

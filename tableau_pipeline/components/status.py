@@ -217,9 +217,9 @@ def _if_held(status: DatasourceStatus, held: Mapping[str, Hold]) -> DatasourceSt
 def _if_fresh(
     status: DatasourceStatus, freshness: Freshness | None, known: History | None
 ) -> DatasourceStatus:
-    """Return the status of a data source whose last run gives no reason to call it anything else.
+    """Return the status of a data source whose last run shows no problem.
 
-    The journal and the time may give one.
+    Its journal and the time may still show one.
 
     Args:
         known: its journal; None if that was not read.
@@ -322,7 +322,7 @@ def _by_command(
         why = "its last publish was interrupted, and has left no reason"
         return replace(status, state=Status.FAILED, why=why)
     if failure.status is Status.HELD:
-        # It did nothing. `_if_held` sees whether the hold has ended.
+        # The refresh did nothing, because of a hold. `_if_held` sees whether the hold has ended.
         return status
     return replace(status, state=failure.status, why=failure.reason, accepts=failure.accepts)
 
