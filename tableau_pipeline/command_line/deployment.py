@@ -10,13 +10,13 @@ from tableau_pipeline.components.journal import journal_place
 
 @click.command()
 @click.option("--moved", is_flag=True, help="The data folder has moved: go on with its records.")
-@click.option("--copied", is_flag=True, help="It is a copy: begin another deployment, without any.")
+@click.option("--copied", is_flag=True, help="It is a copy: begin anew, without records.")
 @reports
 def deployment(module: str | None, *, moved: bool, copied: bool, output: Output) -> int:
     """Show the deployment whose records the data folder holds.
 
-    A copy of a data folder is refused until somebody says which of the two it is: with --moved, it
-    goes on with the history of the data sources, and nothing may use the other one any more. With
+    A copy of a data folder is refused until it is given --moved or --copied. With --moved, it goes
+    on with the history of the data sources, and nothing may use the other folder any more. With
     --copied, it becomes another deployment, which leaves the data sources of the other one alone.
 
     Exit code: 0 it is in its place, 1 it is a copy of another one.

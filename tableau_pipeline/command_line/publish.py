@@ -68,8 +68,8 @@ def publish(
 ) -> int:
     """Publish CSV, JSON or Parquet files: a PATH is a file, a folder, or a pattern in quotes.
 
-    Without Spark and Dagster, in any folder. It needs TABLEAU_SERVER_URL, TABLEAU_TOKEN_NAME and
-    TABLEAU_TOKEN_VALUE.
+    It runs in any folder, without Spark and Dagster. It needs TABLEAU_SERVER_URL,
+    TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE.
 
     Exit code: 0 it was published, or nothing had changed; 1 it was refused or failed.
     """
@@ -139,7 +139,7 @@ def _use_data_folder() -> str:
         What a user should know about a folder that is new; "" if it is not.
     """
     if root := _project_root():
-        # Only here is Dagster needed, for the variables in the `.env` of the project.
+        # Dagster is needed only here, to read the variables in the `.env` of the project.
         from tableau_pipeline.command_line.project import prepare
 
         prepare()
@@ -148,15 +148,15 @@ def _use_data_folder() -> str:
     is_named = os.environ.get("PIPELINE_DATA_DIR") or os.environ.get("DAGSTER_HOME")
     if is_named or in_checkout():
         return ""
-    # Never the current folder: that of a job of cron is anywhere.
+    # Never use the current folder: a job of cron may start in any folder.
     folder = user_data_dir()
     os.environ["PIPELINE_DATA_DIR"] = str(folder)
     if folder.exists():
         return ""
     return (
         f"The rows and records of what you publish are kept in {folder}. If this machine keeps no "
-        "files, the next publish is refused as one of a stranger: then set PIPELINE_DATA_DIR to a "
-        "folder that stays, or to a bucket, such as s3://bucket/folder"
+        "files, the next publish is refused, because it finds no record of this one: then set "
+        "PIPELINE_DATA_DIR to a folder that stays, or to a bucket, such as s3://bucket/folder"
     )
 
 

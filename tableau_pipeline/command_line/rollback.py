@@ -92,7 +92,7 @@ def _same(one: Checkpoint, other: Checkpoint) -> bool:
 @click.argument("name")
 @click.option("--to", "version", type=int, help="The version, as the list shows it.")
 @click.option("--list", "is_list", is_flag=True, help="Show the versions, and change nothing.")
-@click.option("--why", default="", help="For all who see that it is held.")
+@click.option("--why", default="", help="The reason, for all who see that it is held.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
 @click.option("--webserver", metavar="URL", help="Run it in the deployment of this web server.")
 @reports
@@ -166,7 +166,7 @@ def _table(versions: Sequence[Version]) -> Any:
 
 @click.command()
 @click.argument("name")
-@click.option("--why", default="", help="For all who see that it is held.")
+@click.option("--why", default="", help="The reason, for all who see that it is held.")
 @reports
 def hold(module: str | None, name: str, *, why: str, output: Output) -> int:
     """Keep a data source as it is: refreshes skip it until `tableau-pipeline release NAME`.
@@ -177,7 +177,7 @@ def hold(module: str | None, name: str, *, why: str, output: Output) -> int:
         key, journal = _journal(project, name)
         held = Hold(by=current_user(), why=why)
         put_hold(journal.place, journal.key, held)
-        # It has passed the check; the next one waits until it has ended.
+        # A running refresh has passed the check for holds; the next one waits for its end.
         running = live_claim(journal.history(), journal)
     data = {"key": key, "held": held.model_dump(mode="json")}
     late = Text(f"    {name_of(running)} refreshes it, and may still end") if running else None

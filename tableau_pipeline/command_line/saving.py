@@ -15,7 +15,7 @@ from tableau_pipeline.refresh.preview import Preview
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.scripting.environment import current_user
 
-# Of these, a refresh is not foreseen.
+# A preview with one of these states foresees no refresh.
 _NOT_PLANNED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)
 
 
@@ -27,7 +27,7 @@ class Saving:
         out: the file; None to save nothing.
         is_approval: whether to write approvals instead of plans.
         max_change: a bound of approvals, in percent, as is `max_shrink`.
-        accept: what is approved, too.
+        accept: the refusals that are approved, too.
     """
 
     out: Path | None

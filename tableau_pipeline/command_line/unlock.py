@@ -21,8 +21,8 @@ from tableau_pipeline.scripting.environment import current_user
 def unlock(module: str | None, name: str, *, yes: bool, output: Output) -> int:
     """End the claim of a refresh that no longer runs, so that the next one need not wait for it.
 
-    A refresh that still runs sends nothing more then: it finds out before its next request. What
-    it has sent already, the next refresh looks at first.
+    If the refresh still runs, it finds out before its next request, and sends nothing more. The
+    next refresh first finds out what became of the requests that were sent.
 
     Exit code: 0 nothing holds the data source any more.
     """
