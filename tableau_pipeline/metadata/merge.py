@@ -23,8 +23,8 @@ OnConflict = Literal["keep", "replace", "refuse"]
 ConflictPolicy = OnConflict | Literal["accept"]
 # This prefix marks a written value that a user had set before it was declared.
 SET_BY_USER = "theirs"
-# This prefix marks a path whose value is a digest: of the declared and the found value that a run
-# accepted together.
+# This prefix marks a path whose value is one digest of two values, the declared and the found one,
+# that a run has accepted.
 ACCEPTED = "accepted"
 MARKS = frozenset({SET_BY_USER, ACCEPTED})
 # This suffix marks a calculation or caption whose name another user's field has.
@@ -182,7 +182,7 @@ def _accepted_mark(unit: FieldPath, want: Values, here: Values, *, taken: bool) 
 
 
 def _user_marks(values: Values, written: Sequence[Values]) -> Values:
-    """Return a mark for each value that we have not written; all are both declared and found."""
+    """Return a mark for each value that we have not written; the values are declared and found."""
 
     def is_ours(path: FieldPath, value: str) -> bool:
         return any(side.get(path) == value and (SET_BY_USER, *path) not in side for side in written)
@@ -199,7 +199,7 @@ def _marks(values: Values, before: Values) -> Values:
 
 
 def _parts(values: Values) -> Mapping[FieldPath, Values]:
-    """Return the values by unit: by their paths, and those of a calculation also by its path."""
+    """Return the values of each unit: a value under its path, and under the start of its path."""
     parts: dict[FieldPath, dict[FieldPath, str]] = defaultdict(dict)
     for path, value in values.items():
         if path[0] in MARKS:

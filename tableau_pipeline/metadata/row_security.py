@@ -29,11 +29,11 @@ _USER_FILTER = (f"{{{USER}}}ui-builder", "identity-set")
 
 
 def row_filters(document: Document) -> Mapping[str, str]:
-    """Return what decides in a resolved document which rows a user sees.
+    """Find in a resolved document what decides which rows a user sees.
 
     Returns:
-        A digest of each, with a phrase that names it as the key. The digest changes with the
-        filter, with the formulas that it uses, and if a field that it uses is gone.
+        A digest of each such filter or field; the keys are phrases that name it. The digest changes
+        with the filter, with the formulas that it uses, and if a field that it uses is gone.
     """
     digests: dict[str, str] = defaultdict(str)
     for name, element in _filters(document):
