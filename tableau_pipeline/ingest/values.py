@@ -27,7 +27,7 @@ _ARROW: dict[str, pa.DataType] = {
     "float": pa.float32(),
     "double": pa.float64(),
 }
-# A float or double holds every number of so many digits without an exponent.
+# Up to this many digits, a float or double holds every number without an exponent.
 _EXACT_DIGITS = {"double": 15, "float": 6}
 # Python has no year 0.
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -80,7 +80,7 @@ def without_nulls(texts: pa.Array, type_: str, options: ReadOptions) -> pa.Array
     nulls += [options.null_value] if options.null_value else []
     for null in nulls:
         is_null = call_arrow("equal", texts, null)
-        # Most columns have none, and a copy of all texts takes longer than this look.
+        # Most columns have no such text, and a copy of all texts takes longer than this test.
         if is_null.true_count:
             texts = _null_unless(call_arrow("invert", is_null), texts)
     return texts
@@ -231,7 +231,7 @@ def _are_exact(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
     9007199254740993 is not, because it becomes ...992.
 
     Args:
-        digits: with so many digits, every number without an exponent is exact.
+        digits: up to this many digits, every number without an exponent is exact.
     """
 
     def is_exact(text: str, value: float) -> bool:
