@@ -107,8 +107,8 @@ ASSET_JOB = "__ASSET_JOB"
 IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 
 
-# Lets Dagster show the release with those of its own libraries. The check of its
-# number is for those alone.
+# Lets Dagster show our release with those of its own libraries; it checks only the numbers of its
+# own ones.
 DagsterLibraryRegistry.register(
     "tableau-pipeline", version("tableau_pipeline"), is_dagster_package=False
 )
@@ -131,7 +131,7 @@ class DagsterProject:
 
 def find_project(folder: Path) -> DagsterProject:
     """Return the project that a folder is in."""
-    # It takes 0.2 s to import, which no run needs.
+    # Import this only here: the import takes 0.2 s, and no run needs it.
     from dagster_dg_core.context import DgContext
 
     found = DgContext.from_file_discovery_and_command_line_config(folder, {})
@@ -220,7 +220,7 @@ class AssetSelectionByGraph(dg.AssetSelection):
 
 
 def is_hourly(definition: dg.TimeWindowPartitionsDefinition) -> bool:
-    """Whether the windows are whole hours, without a rule of their own."""
+    """Whether each whole hour is a window, and none is left out."""
     return definition.is_basic_hourly
 
 

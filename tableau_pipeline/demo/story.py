@@ -114,7 +114,7 @@ def roll_back_and_release(
     datasource, *_ = datasources()
     journal = journal_of(instance, datasource.key)
     newest, *earlier = journal.checkpoints()
-    # Where nothing was new, the models ran all the same.
+    # Take an earlier version with other rows: a chapter without new rows has run the models, too.
     before = next(version for version in earlier if version.rows != newest.rows)
     selection, step = asset_keys(datasource.key), step_name(datasource.key)
     config = {"rollback": before.refresh, "why": "the demo shows it", "by": "make demo"}
@@ -156,7 +156,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _AsOf:
-    """Snapshots of which some versions count as the newest, by the keys of their models."""
+    """Snapshots for which `versions` may name another version of a model as the newest."""
 
     snapshots: Snapshots
     versions: Mapping[str, int]
@@ -179,7 +179,7 @@ def lines(
     """Compare the data on Tableau with the models, after a run that refreshed all of these.
 
     Args:
-        versions: of models, where they are not to be the newest.
+        versions: for some models, the version to compare with instead of the newest one.
     """
     status_of = statuses(instance, published)
     return [

@@ -145,7 +145,7 @@ def _answer_list(
 
 
 def _note_stamp(shop: Workshop, job: str, remote: RemoteDatasource) -> None:
-    """Note how long after its job the time stamp of a data source is."""
+    """Note how many seconds the time stamp of a data source follows the end of its job."""
     seen = shop.jobs_seen.get(job)
     if isinstance(seen, Job) and seen.completed_at:
         late = max((remote.updated_at - seen.completed_at).total_seconds(), 0.0)
@@ -574,7 +574,7 @@ def deletion(shop: Workshop) -> None:
 
 
 def stamp_lag(shop: Workshop) -> None:
-    """Conclude from all jobs how long after them their time stamps are."""
+    """Conclude from all jobs how many seconds time stamps follow the ends of jobs."""
     fact = "stamp-of-a-job"
     if not shop.state.lags:
         shop.unknown("no job was seen to end", fact)
