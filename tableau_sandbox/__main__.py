@@ -1,10 +1,10 @@
-"""The command `tableau-sandbox`, also where the extra `sandbox` is not installed."""
+"""The command `tableau-sandbox`; without the extra `sandbox`, it says what to install."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command; 1 if what it needs is not installed."""
+    """Run the command; return its exit code, which is 1 if a library is not installed."""
     try:
         from tableau_sandbox.command_line import main as run
     except ModuleNotFoundError as error:

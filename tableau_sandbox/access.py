@@ -45,7 +45,7 @@ OF_DATASOURCES = frozenset(
 )
 _ALL = OF_PROJECTS | OF_DATASOURCES
 _VIEWER = frozenset({READ, CONNECT, QUERY_BY_API})
-# What a user of a site role can have at most; no rule gives more.
+# The most capabilities that a user of each site role can have; no rule gives more.
 CEILINGS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(SITE_ROLES, _ALL),
     "Explorer": _VIEWER | {DOWNLOAD, "PulseMetricDefine"},
@@ -70,7 +70,7 @@ class Subject(StrEnum):
     DATASOURCE = "datasource"
 
 
-# Each project has rules about them.
+# The subjects of the rules of a project.
 OF_A_PROJECT = tuple(subject for subject in Subject if subject is not Subject.DATASOURCE)
 
 
@@ -123,9 +123,10 @@ class Access:
         return thing if isinstance(thing, Project) else self.projects[thing.project]
 
     def governing(self, rules: RuleSet, project: Project) -> RuleSet:
-        """Return the rules that count in place of `rules`, which belong to `project` or inside it.
+        """Return the rules that count in place of `rules` of a project, or of a data source in it.
 
-        They are others where the project, or one around it, locks the permissions of its content.
+        If the project, or one around it, locks the permissions of its content, the rules of the
+        locking project count.
         """
         around = self._around(project)
         nested = [outer for outer in around if outer.content_permissions == LOCKED]
@@ -168,7 +169,7 @@ class Access:
 
 
 def scopes_allow(granted: Sequence[str], needed: Sequence[str]) -> bool:
-    """Whether one of the `granted` scopes is, or as a wildcard covers, one of the `needed` ones.
+    """Whether a `granted` scope equals one of the `needed` scopes, or covers it as a wildcard.
 
     A wildcard stands for all actions on one kind of resource: `tableau:datasources:*`. Tableau's
     list has no wildcard for everything.
@@ -244,7 +245,7 @@ def give_datasource_rules(database: Database, datasource: Datasource) -> None:
 
 
 def keep_rules(database: Database, things: Iterable[Project | Datasource]) -> None:
-    """Make the rules that count for each object its own, before another project governs it."""
+    """Copy to each object the rules that count for it, before another project governs it."""
     access: Access | None = None
     with database.transaction():
         for thing in things:
@@ -274,7 +275,7 @@ def seed_rules(database: Database) -> None:
 
 
 def _begin(database: Database, rules: RuleSet) -> bool:
-    """Record that a set exists, so that it stays empty if its rules are deleted; return if new."""
+    """Record that a set exists, so that it may stay empty; return whether it is a new one."""
     return database.add("rule_set", **vars(rules))
 
 

@@ -51,7 +51,7 @@ _Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class WellKnownCredentialsError(ValueError):
-    """Everybody knows them; the message names the variables to set."""
+    """The documentation shows these credentials; the message names the variables to set."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -195,7 +195,7 @@ def _reading(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def administrator(environment: Mapping[str, str]) -> UserSeed:
-    """Return the administrator of an environment; what it leaves open is as in `ADMIN`."""
+    """Return the administrator that variables name; what they do not set is as in `ADMIN`."""
     ((token_name, token_secret),) = ADMIN.tokens
     token = environment.get(TOKEN_NAME) or token_name, environment.get(TOKEN_SECRET) or token_secret
     return replace(
@@ -228,7 +228,7 @@ def for_other_machines(options: Options) -> Options:
 
 
 def _announce(url: str, options: Options) -> None:
-    """Print where the sandbox is, and the well-known ones of its secrets."""
+    """Print the address of the sandbox, and those of its secrets that are well known."""
     admin = options.admin
     ((token_name, token_secret),) = admin.tokens
     password = admin.password if admin.password == ADMIN.password else f"${PASSWORD}"

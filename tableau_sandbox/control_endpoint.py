@@ -57,12 +57,12 @@ class ControlEndpoint:
         if request.client is None or not is_loopback(request.client.host):
             raise refusal("403004", "The sandbox is controlled from its own machine only.")
         # A page of another site, or of another port of this machine, must not give orders. Browsers
-        # say where a page is from; by the name of the sandbox, HostGuard has made sure of Host.
+        # name the origin of a page. HostGuard has checked that Host is a name of the sandbox.
         own = request.headers.get("Host", "").casefold()
         origins = request.headers.getlist("Origin")
         if any(origin.partition("://")[2].casefold() != own for origin in origins):
             raise refusal("403004", "The sandbox is not controlled by pages of another origin.")
-        # Nor do browsers send this type to another site without asking it first.
+        # Before a browser sends this type to another site, it asks that site for permission.
         is_json = request.headers.get("Content-Type", "") == "application/json"
         if request.method == "POST" and not is_json:
             raise malformed("Send the type 'application/json'.")

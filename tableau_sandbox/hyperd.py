@@ -19,7 +19,7 @@ _PARAMETERS = {
 
 
 class _Hyperd(HyperProcess):
-    """Closes itself when its last user releases it, so no thread can free it under another one."""
+    """A hyperd that closes once no thread uses it, so that no thread closes it for another."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ def with_hyperd(work: Callable[[HyperProcess], Result], *files: Path) -> Result:
     """Return the result of some work with hyperd; repeat it if hyperd crashes meanwhile.
 
     A damaged file can crash hyperd, and with it all work in progress. Second attempts run one at a
-    time, so that the damaged file does not also spoil those of the others.
+    time, so that the damaged file does not spoil the second attempts of others, too.
 
     Args:
         work: is called with a running hyperd.

@@ -89,12 +89,12 @@ def _connected_app(text: str) -> ConnectedApp:
 class Options(Quirks):
     """The behaviour of a sandbox, including what Tableau leaves open.
 
-    What has a help is an option of the command.
+    Each attribute with a help text is an option of the command.
 
     Attributes:
         build: the build that it reports.
         upload_hours: the duration of an upload session.
-        admin: the administrator, also of data that had another one before.
+        admin: the administrator; it replaces the former one of an existing data folder.
     """
 
     data_dir: Path = option(Path("data/sandbox"), "the folder of all its data")

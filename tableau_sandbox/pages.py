@@ -26,7 +26,7 @@ from tableau_sandbox.store.records import (
 )
 
 _JOBS_SHOWN = 20
-# The counts of tables, which Tableau itself names otherwise.
+# A part of the names of fields that count the rows of tables. Tableau shows them otherwise.
 _INTERNAL = "__tableau_internal_object_id__"
 # Published content may neither run code nor load anything.
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
@@ -120,7 +120,7 @@ def _fields(source: Datasource) -> Iterator[dict[str, str]]:
 
 
 def _permissions(database: Database, source: Datasource) -> Iterator[tuple[str, str, str]]:
-    """Yield grantee, mode and capabilities of the rules that count, in which owners are not."""
+    """Yield grantee, mode and capabilities of the rules that count; owners need no rules."""
     access = access_to(database, source.site)
     own = RuleSet(source.luid, Subject.DATASOURCE)
     names = {user.luid: user.name for user in database.all(User)}

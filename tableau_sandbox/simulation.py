@@ -1,4 +1,4 @@
-"""A sandbox without sockets and threads, for tests of what takes luck on a real one.
+"""A sandbox without sockets and threads, for tests that need luck with a real sandbox.
 
 It stands still unless it is asked something or time passes, so that the same test sees the same
 history, call by call and job by job:
@@ -10,7 +10,7 @@ history, call by call and job by job:
 
 Action batches can be parsed and applied to files without any server.
 
-Nobody outside of the sandbox imports anything else of its inside.
+Of the inner modules of the sandbox, code outside of it imports no other one.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -124,13 +124,13 @@ class Simulation:
                 self._at(lambda job=job: self.on_job("queued", job))
 
     def answer(self, exchange: Exchange) -> None:
-        """Answer a request; what it queues waits for the next one that is carried."""
+        """Answer a request; the jobs that it queues get their fates at the next `carry`."""
         _answer(self._app, exchange)
 
     def pass_time(self, seconds: float) -> None:
         """Let jobs start and end, and time stamps move, as their time comes.
 
-        What happens at such a moment happens in that very moment.
+        The clock stands still while a job starts or ends.
         """
         if self.stands_still:
             return
@@ -182,7 +182,7 @@ class Simulation:
         self._running = running
 
     def _at(self, happens: Callable[[], Any]) -> None:
-        """Nothing that happens in a moment takes time."""
+        """Call a function while the clock stands still."""
         inside, self.stands_still = self.stands_still, True
         try:
             happens()
@@ -190,7 +190,7 @@ class Simulation:
             self.stands_still = inside
 
     def _next(self, end: datetime) -> datetime | None:
-        """When the next job starts or ends, if it does until then."""
+        """Return when the next job starts or ends; None if that is after `end`."""
         if self._running:
             due = self._running[1]
         else:
@@ -227,7 +227,7 @@ class Simulation:
     def _end(self, job: Job) -> None:
         self._running = None
         self.on_job("ending", job)
-        # One that was cancelled while it ran is executed in vain.
+        # If the job was cancelled while it ran, this has no effect.
         Worker(self._services).execute(job, self.fates[job.luid].fails)
         self.on_job("done", self.job(job.luid))
 

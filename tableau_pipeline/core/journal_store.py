@@ -225,7 +225,7 @@ class StoredJournal:
         return stored is not None and stored.history == history
 
     def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
-        """Raise an error if a record from the floor on is missing; the newest one has the floor."""
+        """Raise an error if a record from the floor on is missing; the newest states the floor."""
         floor = history.floor
         for number in sorted({*range(floor, history.number)}.difference(numbers)):
             # The listing may be late.

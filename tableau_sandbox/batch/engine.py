@@ -41,7 +41,7 @@ _OPERATORS = {
     "lte": "<=",
     "is": "IS NOT DISTINCT FROM",
 }
-# For a WHERE clause; the source does not change, so the positions of its rows do not either.
+# For a WHERE clause. The source does not change, so its rows keep their positions.
 _WAS_UNMATCHED = "s.ctid IN (SELECT row FROM unmatched)"
 
 
@@ -79,7 +79,7 @@ def _apply_all(
             for position, action in enumerate(batch.actions):
                 _apply(connection, action, position)
             connection.execute_command("COMMIT")
-            # Closed so that the file is complete before anyone moves it.
+            # Close the file, so that it is complete before it is moved.
             connection.catalog.detach_all_databases()
     except BaseException:
         output.unlink(missing_ok=True)
@@ -216,7 +216,7 @@ def _check_one_match(step: _Step) -> None:
     Hyper would silently use any one of them.
     """
     key = sorted({pair.target_col for pair in column_pairs(step.condition)})
-    # Hyper's name for the position of a row: target rows may be equal to each other.
+    # Group by the position of a row too (`ctid` in Hyper), because target rows may be equal.
     group = ", ".join(["t.ctid", *(_column(Side.TARGET, name) for name in key)])
     repeated = step.first(
         f"SELECT {group} FROM {_aliased(step.target)} JOIN {_aliased(step.rows)} ON {step.match}"  # noqa: S608

@@ -118,7 +118,7 @@ class Junction(_Part):
 
 
 Condition: TypeAlias = Annotated[Junction | Comparison, Field(discriminator="op")]
-# The condition that is written as the constant true: of no conditions, all hold.
+# Stands for the constant true as a condition: an `and` of no conditions always holds.
 ALWAYS = Junction.model_construct(op="and", args=[])
 
 
@@ -143,7 +143,7 @@ def column_pairs(condition: Condition) -> list[Comparison]:
 
 
 def _whole(written: object) -> object:
-    """Let the constant true stand for a whole condition, and no other one be too long."""
+    """Read the constant true as a whole condition; refuse a condition that is too long or deep."""
     if written is True:
         return ALWAYS
     terms, level = 0, [written]
@@ -173,7 +173,7 @@ class _Action(_Part):
 
 
 class Insertion(_Action):
-    """Inserts all rows, instead of all others or beside them."""
+    """Inserts all rows of the source; "replace" first removes all rows of the target."""
 
     action: Literal["insert", "replace"]
 
@@ -287,7 +287,7 @@ def _number(type_: ConstantType, written: object) -> int | float | None:
         return read(written) if form.fullmatch(written) else None
     if isinstance(written, bool) or not isinstance(written, int | float):
         return None
-    # The same whole number with and without a fraction is either.
+    # A whole number counts as either type, be it written as 1 or as 1.0.
     if isinstance(written, read) or (written == written // 1 and abs(written) < _EXACT):
         return read(written)
     return None

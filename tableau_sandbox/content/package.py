@@ -59,10 +59,10 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
                 shutil.copyfileobj(source, target, _BLOCK)
             return archive.read(tds), hyper.filename
     except NotPublishableError:
-        # It is a ValueError too, and states already what is wrong.
+        # This error is a ValueError, too, but its message states already what is wrong.
         raise
     except _DAMAGE as error:
-        # The whole of an error of the system may contain a path of the sandbox.
+        # The full text of a system error may contain a path of the sandbox, so take only a part.
         reason = getattr(error, "strerror", None) or error
         raise NotPublishableError(f"the package cannot be read: {reason}") from error
 

@@ -1,8 +1,8 @@
 """The form in which a server gives a published `.tds` back.
 
-Seen in one that Tableau Desktop has saved, and that a server of 2025.3 gave back: both are public,
-as `WorldIndicators.tdsx` in https://github.com/tableau/tabcmd. What the functions here leave alone
-was the same in both, also its order.
+It was seen in one file, as Tableau Desktop saved it and as a server of 2025.3 gave it back. Both
+are public, as `WorldIndicators.tdsx` in https://github.com/tableau/tabcmd. The functions here
+change only what differed between the two; all else was the same, also its order.
 """
 
 import html
@@ -31,7 +31,9 @@ def served_path(packaged_path: str) -> str:
 
 
 def served_tds(tds: bytes, *, packaged_path: str, content_url: str, site: str) -> bytes:
-    """Return a `.tds` that was uploaded as the server gives it back; once more changes nothing.
+    """Return an uploaded `.tds` in the form in which a server gives it back.
+
+    The form of the result is the result itself.
 
     Args:
         tds: well-formed XML without a document type.
@@ -41,7 +43,7 @@ def served_tds(tds: bytes, *, packaged_path: str, content_url: str, site: str) -
     """
     declared = _ENCODING.match(tds.removeprefix(b"\xef\xbb\xbf"))
     marks = (b"\xff\xfe", b"\xfe\xff")
-    # Without a mark of its own, UTF-16 is not read even by those who check it.
+    # UTF-16 must have a byte order mark: the checks of a `.tds` do not read it without one.
     encoding = "utf-16" if tds.startswith(marks) else declared[1].decode() if declared else "utf-8"
     writer = _Writer(packaged_path, _location(content_url, site=site))
     return writer.written(tds.decode(encoding)).encode(encoding, "xmlcharrefreplace")

@@ -35,7 +35,7 @@ def inspect_tds(tds: bytes) -> TdsFacts:
     if root.tag != "datasource":
         raise NotPublishableError(f"the .tds begins with '{root.tag}' instead of 'datasource'")
     connection = root.find("./connection/named-connections/named-connection/connection")
-    # A connection that is not federated has no named ones inside.
+    # Only a federated connection has named connections inside.
     if connection is None:
         connection = root.find("./connection")
     if connection is None or not connection.get("class"):
@@ -48,7 +48,8 @@ def inspect_tds(tds: bytes) -> TdsFacts:
 def write_tds(content: HyperContent, *, name: str, packaged_path: str, table_ids: str) -> bytes:
     """Return the `.tds` that a server writes for a published `.hyper` file.
 
-    No such document is public. This one has what those of Tableau's products have for such files.
+    No such document of a server is public. This one has the content that Tableau's other products
+    write for such files.
 
     Args:
         content: the content of the file.
@@ -88,7 +89,7 @@ def write_tds(content: HyperContent, *, name: str, packaged_path: str, table_ids
     return b"<?xml version='1.0' encoding='utf-8' ?>\n" + ElementTree.tostring(root, "utf-8")
 
 
-# What the document has that older products do not know.
+# The features of the document that older products do not know.
 _FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
 _LAYOUT = {"dim-ordering": "alphabetic", "measure-ordering": "alphabetic", "show-structure": "true"}
 _COUNTRY = {"key": "[Country].[Name]", "value": '"United States"'}
@@ -96,7 +97,7 @@ _COUNTRY = {"key": "[Country].[Name]", "value": '"United States"'}
 
 @dataclass(frozen=True)
 class _Model:
-    """What a `.tds` is written of.
+    """The content from which a `.tds` is written.
 
     Attributes:
         content: the content of the file.
@@ -186,7 +187,7 @@ def _metadata(table: Table, column: Column, model: _Model, *, ordinal: int) -> d
         "ordinal": str(ordinal),
         "local-type": kind.name,
         "aggregation": kind.aggregation,
-        # Products estimate the number of different values; it is no larger than this.
+        # Products estimate the number of different values; the number of rows is its limit.
         "approx-count": str(table.row_count),
         "contains-null": str(column.nullable).lower(),
         "object-id": _quoted(model.table_id(table.schema, table.name)),

@@ -44,7 +44,7 @@ def read_content(file: Path, *, name: str, file_type: str, table_ids: str) -> Co
         file: the upload.
         name: the name of the data source to publish.
         file_type: `HYPER`, `PACKAGE`, `PARQUET` or `MODEL`.
-        table_ids: how tables are called in the model of a file that brings none.
+        table_ids: the form of the ids of tables in the model that is made for a bare file.
 
     Raises:
         RestError: 400011, the file may not be published.
@@ -133,7 +133,7 @@ def check_bare_file(content: HyperContent) -> None:
     foreign keys connect the tables into one tree with one fact table.
 
     Raises:
-        NotPublishableError: they do not.
+        NotPublishableError: the foreign keys do not connect the tables in this way.
     """
     tables = [(table.schema, table.name) for table in content.tables]
     parents = [key.parent for key in content.foreign_keys]

@@ -1,4 +1,4 @@
-"""What is around the application: which requests it gets, and what is noted of them."""
+"""The layers around the application, which filter, log and change requests and answers."""
 
 import logging
 import re
@@ -28,7 +28,7 @@ _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?")
 
 
 class HostGuard:
-    """Passes requests on whose Host is the sandbox: loopback, the address reached, or allowed.
+    """Passes on requests whose Host is loopback, the address that was reached, or allowed.
 
     A web page may let its own name point to 127.0.0.1 after it was loaded (DNS rebinding). To the
     browser, the sandbox is then a part of that page's site, and the page may read its answers, or
@@ -88,7 +88,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Return the body of a request, and of one that is longer than `most` one byte more.
+    """Return at most `most + 1` bytes of a body: one too many show that it is too long.
 
     The rest is still read, so that the client sees the refusal, but it takes no memory.
     """

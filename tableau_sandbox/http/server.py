@@ -19,7 +19,7 @@ _SHUTDOWN_SECONDS = 5
 # Seconds. Clients that wait for a job pause up to half a minute between two requests.
 _KEEP_ALIVE_SECONDS = 60
 _FOLDER, _TRUSTED = "tls", "certificate.pem"
-# The key of the server and its certificate, which that of `certificate_path` has signed.
+# The key and the certificate of the server; clients trust the authority that signed it.
 _SERVER = "server.pem"
 
 
@@ -145,7 +145,7 @@ def ensure_certificate(data_dir: Path) -> Path:
     """
     folder = data_dir / _FOLDER
     if not (folder / _SERVER).exists():
-        # A process that is killed here leaves no half of them in the folder that counts.
+        # Make both files in another folder: a killed process must not leave one of them here.
         made = data_dir / f"{_FOLDER}.new"
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir(mode=0o700)
@@ -156,7 +156,7 @@ def ensure_certificate(data_dir: Path) -> Path:
 
 
 def _make(folder: Path) -> None:
-    # HTTPS alone needs it.
+    # Import this only here, because only HTTPS needs it.
     import trustme
 
     authority = trustme.CA(organization_name="Tableau sandbox")

@@ -42,8 +42,8 @@ class JobKind:
         job_type: the name of the kind in the answer to a query of one job.
         prepare: does the work without effect, and returns a function that gives it effect. The
             function runs in the transaction in which the job succeeds, so that both happen or
-            neither. It returns the stamp of its effect, before which the job is not completed, or
-            None.
+            neither. It returns the stamp of its effect, or None; the job is not completed before
+            this stamp.
         detail: the element that names the data source of the job, once the parameters of the job
             contain `datasource`, its id and name. They may also contain the id of a `connection`.
         clean_up: removes the files of the job; called once, whatever its end.
@@ -94,7 +94,7 @@ def _prepare_publish(services: Services, job: Job) -> Commit:
 
 
 def _check_without_reason(services: Services, publication: Publication) -> None:
-    """Let a publish fail that servers were seen to let fail without a note."""
+    """Let a publish fail without a note in the cases in which servers were seen to do so."""
     target = publishing.target_of(services, publication)
     is_taken = target is not None and publication.mode == publishing.CREATE_NEW
     if is_taken and services.options.taken_name == "in-job":

@@ -20,7 +20,7 @@ class Worker:
         self._services = services
         self._stopping = threading.Event()
         self._started: Job | None = None
-        # The changes of the database up to which there is nothing to do.
+        # The number of changes of the database when there was last nothing to do.
         self._idle_at = -1
         self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
 
@@ -44,7 +44,7 @@ class Worker:
 
     def _run_next(self) -> None:
         if self._started is not None:
-            # An error kept it from ending. If it has ended, this changes nothing.
+            # An error kept the last job from ending. If that job has ended, this changes nothing.
             self._fail(self._started, _OWN_FAILURE)
             self._started = None
         database = self._services.database

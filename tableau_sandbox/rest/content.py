@@ -47,7 +47,7 @@ def content_response(
         return Response(content.tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)
     model = f"{file_name(datasource.content_url)}.tds"
     members: list[tuple[str, BinaryIO]] = [(model, io.BytesIO(content.tds))]
-    # What was published as a .hyper file is no extract, so it may be there all the same.
+    # The data of a published .hyper file are no extract, so they may stay in the package.
     stays = services.options.download_without_extract == "tdsx-with-data"
     if include_extract or (stays and not datasource.has_extracts):
         file = services.files.content / content.hyper_file
@@ -80,7 +80,7 @@ def query_revisions(services: Services, call: Call) -> Reply:
 
 
 def download_revision(services: Services, call: Call) -> Response:
-    """Download an earlier revision; the current one is downloaded as the data source."""
+    """Download an earlier revision; for the current one, clients download the data source."""
     include_extract = call.flag("includeExtract", default=True)
     with services.database.lock:
         datasource = _own_datasource(services, call)

@@ -57,7 +57,7 @@ def create_project(services: Services, call: Call) -> Reply:
         )
         _check_name_is_free(services, project)
         services.database.save("project", vars(project))
-        # A new project begins with the rules of the one around it; on top, the default one's.
+        # A new project begins with the rules of its parent or, at the top, of the default project.
         template = parent or default_project_luid(call.site.luid)
         access.give_project_rules(services.database, project, template=template)
         return _reply(services, project.luid, status=201)
@@ -104,7 +104,7 @@ def _changed(services: Services, call: Call, *, project: Project, request: Eleme
     parent = project.parent
     if "parentProjectId" in request.attrib:
         luid = request.attrib["parentProjectId"]
-        # Whoever leaves a project where it is needs no rights on the one around it.
+        # A user who leaves a project in its place needs no rights on its parent.
         parent = parent if luid == (parent or "") else _parent(services, call, luid)
         if parent is not None and parent in _subtree(services, project):
             raise malformed("A project cannot be moved into itself.")

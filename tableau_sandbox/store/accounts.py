@@ -139,7 +139,7 @@ def _set_administrator(database: Database, admin: UserSeed) -> None:
         return
     if database.row("SELECT 1 FROM user WHERE name = ? AND luid <> ?", admin.name, _ADMIN_LUID):
         raise NameTakenError(f"Another user of the data directory is called '{admin.name}'.")
-    # Whoever signed in with what is no longer valid has to do it again.
+    # End the sessions: the password or the token that opened them is no longer valid.
     database.delete("session", user=_ADMIN_LUID)
     database.delete("access_token", user=_ADMIN_LUID)
     _save_user(database, _ADMIN_LUID, admin)
@@ -157,7 +157,7 @@ def _is_current(database: Database, admin: UserSeed) -> bool:
 def _add_user(database: Database, user: UserSeed) -> None:
     luid = identity.seeded_luid("user", user.name)
     if luid == _ADMIN_LUID:
-        # The administrator has another name, so that this one is free.
+        # The administrator has this LUID, but another name: give the user another LUID.
         luid = identity.seeded_luid("user", "other", user.name)
     # Names do not distinguish the case of letters.
     stored = database.find(User, name=user.name)

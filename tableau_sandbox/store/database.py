@@ -24,7 +24,7 @@ class Database:
         self.lock = threading.RLock()
         # SQLite gives its other files the mode of this one.
         path.touch(mode=0o600)
-        # By itself, Python would open transactions, and refuse other threads; `lock` sees to both.
+        # Python must neither open transactions nor refuse other threads: `lock` takes care of both.
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
         self._connection.execute("PRAGMA journal_mode = WAL")
@@ -92,7 +92,7 @@ class Database:
             return self._connection.execute(sql, values).rowcount
 
     def save(self, table: str, values: Mapping[str, Any]) -> None:
-        """Insert a row, or change that with the same key; values of no column are ignored."""
+        """Insert a row, or change the row with the same key; ignore values without a column."""
         with self.lock:
             columns = self.rows(f"PRAGMA table_info({table})")
             names = [column["name"] for column in columns if column["name"] in values]
@@ -119,7 +119,7 @@ class Database:
 
 
 def _where(table: str, key: Mapping[str, Value]) -> str:
-    # By IS, not by =, None finds what has no value.
+    # Use IS instead of =, so that None finds rows without a value.
     return f"WHERE {' AND '.join(f'{table}.{name} IS ?' for name in key)}" if key else ""
 
 

@@ -43,7 +43,7 @@ class Formula:
     name: str
 
 
-# Without it, other letters pass for those of a function's name.
+# Without ASCII, some other letters would match those in the name of a function.
 _FLAGS = re.IGNORECASE | re.ASCII
 _NAME = r"\[((?:[^\]]|\]\])+)\]"
 _AGGREGATE = re.compile(rf"\s*(COUNT|COUNTD|SUM|MIN|MAX)\s*\(\s*{_NAME}\s*\)\s*", _FLAGS)
@@ -101,7 +101,7 @@ def compute(
             before, current = source, services.database.find(Datasource, luid=source.luid)
             if current is None:
                 raise refusal("404937", "Datasource not found.") from None
-            # Without another file, there is nothing to try again.
+            # Try again only if the data source has another file by now.
             if current.hyper_file == before.hyper_file:
                 raise
             source = current
@@ -131,7 +131,7 @@ def _computed(
 
 
 class _Names:
-    """What a request can name: by captions, or by names and identifiers; nothing hidden."""
+    """The fields that are not hidden and the tables, by captions, or by names and identifiers."""
 
     def __init__(self, model: Model, *, by_name: bool):
         self.model = model

@@ -1,7 +1,7 @@
 """Requests to the service, by the grammar of Tableau's OpenAPI.
 
-What the sandbox does not emulate has its place in the grammar, so that whoever asks for it is told
-so, and not that the request is malformed.
+The grammar includes what the sandbox does not emulate, so that the answer to such a request names
+that as the reason, and does not call the request malformed.
 """
 
 from collections.abc import Mapping
@@ -165,7 +165,7 @@ def parse_request(body: bytes, kind: type[R], schema: str) -> R:
 
 
 def _refusals(error: ValidationError) -> list[RestError]:
-    """Return a refusal for each error; what the client did wrong has the smaller codes."""
+    """Return a refusal for each error; errors of the client have smaller codes than others."""
     found = []
     for each in error.errors(include_url=False, include_context=False):
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in each["loc"])
