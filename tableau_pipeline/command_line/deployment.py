@@ -10,7 +10,7 @@ from tableau_pipeline.components.journal import journal_place
 
 @click.command()
 @click.option("--moved", is_flag=True, help="The data folder has moved: go on with its records.")
-@click.option("--copied", is_flag=True, help="It is a copy: begin anew, without records.")
+@click.option("--copied", is_flag=True, help="It is a copy: start a deployment without records.")
 @reports
 def deployment(module: str | None, *, moved: bool, copied: bool, output: Output) -> int:
     """Show the deployment whose records the data folder holds.

@@ -468,5 +468,6 @@ def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
         return ()
     return (
         f'A publish drops the credentials for {source} that are embedded in "{base.remote.name}": '
-        "its own refresh tasks fail from then on. Delete them: this pipeline now brings the rows",
+        "its own refresh tasks fail from then on. Delete those tasks, as this pipeline brings the "
+        "rows",
     )
