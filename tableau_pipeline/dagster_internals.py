@@ -107,8 +107,8 @@ ASSET_JOB = "__ASSET_JOB"
 IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 
 
-# Lets Dagster show our release with those of its own libraries; it checks only the numbers of its
-# own ones.
+# Lets Dagster show our release with those of its own libraries. It checks only the numbers of the
+# latter.
 DagsterLibraryRegistry.register(
     "tableau-pipeline", version("tableau_pipeline"), is_dagster_package=False
 )

@@ -55,7 +55,7 @@ _OLDEST_JAVA, _LEAST_FREE = 17, 5e9
 @click.option("--no-spark", is_flag=True, help="Do not start Spark, which takes some seconds.")
 @click.option("--upload", is_flag=True, help="Upload a file as large as the largest update.")
 @click.option("--trial", metavar="PROJECT", help="Try out the site instead; see below.")
-@click.option("--resume", is_flag=True, help="Go on with a trial that did not wait any longer.")
+@click.option("--resume", is_flag=True, help="Go on with a trial that stopped waiting for a job.")
 @click.option(
     "--wait", default=600, show_default=True, help="Seconds that a trial waits for a job."
 )
@@ -205,7 +205,7 @@ def _spark(spark: Any) -> Iterator[AccessCheck]:
 def _site_facts(facts: SiteFacts) -> Iterator[AccessCheck]:
     """Show what refreshes and trials have learnt about the site."""
     if facts.learnt_at is None:
-        text = "nothing is known of what this release does where Tableau's documents are silent"
+        text = "it is not known yet what this release does where Tableau's documents are silent"
         yield AccessCheck(
             "!", "site", text, "run doctor --trial PROJECT, or let refreshes find out"
         )

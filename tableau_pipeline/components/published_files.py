@@ -41,8 +41,8 @@ class PublishedFile:
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]:
     """Return the data sources that were published from files, by key.
 
-    They include those that runs failed to publish. They lack those that the
-    command `publish` never published, as these have no readers yet, and no recorded name.
+    They include those that runs failed to publish. They lack those of which each publish by the
+    command `publish` failed: these have no readers yet, and no recorded name.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
@@ -69,10 +69,10 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
 
 
 def records_of_files(instance: dg.DagsterInstance) -> Mapping[str, StoredRecord]:
-    """Return the newest record of each data source of files, by key, as `newest_records` does.
+    """Return the newest record of each data source of files, by key.
 
-    A sensor may call it every minute: it takes one listing, and for each data source another
-    listing and a read.
+    Errors are as in `newest_records`. A sensor may call it every minute: it takes one listing, and
+    for each data source another listing and a read.
     """
     keys = journal_place().keys_in(tableau_project_root())
     newest = newest_records(instance, {key for key in keys if key.startswith(KEY_PREFIX)})

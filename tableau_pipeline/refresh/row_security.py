@@ -19,7 +19,7 @@ _AnyPlan = TypeVar("_AnyPlan", bound=Plan | Changed)
 
 
 def secured(plan: _AnyPlan, facts: Facts) -> _AnyPlan | Publish | Refuse:
-    """Return the plan, changed if that keeps the filters of rows; a refusal if they are lost."""
+    """Return the plan, changed if that keeps the filters of rows; a refusal if they would go."""
     if isinstance(plan, Refuse):
         return plan
     if refusal := _gone(plan, facts):
