@@ -7,6 +7,7 @@ and adds what they met to the ledger in docs/explanation/histories.md.
 import argparse
 import inspect
 import os
+import re
 import subprocess
 import sys
 import time
@@ -109,35 +110,36 @@ def never_met(tally: Mapping[str, int]) -> list[str]:
     return [name for name in expected if not tally.get(name)]
 
 
-def entry(
-    name: str,
-    count: int,
-    seconds: float,
-    tally: Mapping[str, int],
-    failures: Sequence[tuple[int, str]],
-) -> str:
-    """One entry of the ledger.
+_KINDS = ("event", "status", "refusal", "doubt", "error", "safeguard")
+_ROW = re.compile(r"\| (\w+) \| [\d,]+ \| [\d.]+ \|.*\|")
+_MET = re.compile(r"(.+?) ([\d,]+)(?:, |\.$)")
 
-    Args:
-        name: the commit.
-        count: how many histories were played.
-        seconds: of processors.
-    """
+
+def with_entry(ledger: str, row: str, tally: Mapping[str, int]) -> str:
+    """Return the text of the ledger with one more row, and with what these histories met added."""
+    rows, met = [*_ROW.finditer(ledger)], Counter(tally)
+    for kind in _KINDS:
+        start = f"* {kind.capitalize()}: "
+        for line in ledger.splitlines():
+            if line.startswith(start):
+                for name, number in _MET.findall(line.removeprefix(start)):
+                    met[f"{kind}: {name}"] += int(number.replace(",", ""))
     lines = [
-        f"### {name[:12]}: {count:,} histories, {seconds / 3600:.1f} processor hours, "
-        f"{len(failures)} failures\n"
+        "| commit | histories | processor hours | failed seeds |",
+        "| --- | --- | --- | --- |",
+        *(found.group() for found in rows),
+        f"{row}\n",
+        "All of them together have met:\n",
     ]
-    for kind in ("event", "status", "refusal", "doubt", "error", "safeguard"):
-        met = {
-            key.partition(": ")[2]: number
-            for key, number in sorted(tally.items())
-            if key.startswith(f"{kind}: ")
+    for kind in _KINDS:
+        names = {
+            name.partition(": ")[2]: number
+            for name, number in sorted(met.items())
+            if name.startswith(f"{kind}: ")
         }
-        shown = ", ".join(f"{key} {number:,}" for key, number in met.items()) or "none"
+        shown = ", ".join(f"{name} {number:,}" for name, number in names.items())
         lines.append(f"* {kind.capitalize()}: {shown}.")
-    missing = never_met(tally)
-    lines.append(f"* Never met: {', '.join(missing) or 'nothing'}.")
-    lines += [f"* Failed: seed {seed}." for seed, _ in failures]
+    lines.append(f"* Never met: {', '.join(never_met(met)) or 'nothing'}.")
     return "\n".join(lines) + "\n"
 
 
@@ -158,11 +160,13 @@ def main() -> int:
                 for _, text in failed:
                     print(text, flush=True)  # noqa: T201
             count += _PORTION * workers
-    text = entry(name, count, seconds, tally, failures)
+    seeds_failed = ", ".join(str(seed) for seed, _ in failures)
+    row = f"| {name[:12]} | {count:,} | {seconds / 3600:.1f} | {seeds_failed} |"
+    head, section, ledger = LEDGER.read_text("utf-8").partition(_SECTION)
+    introduction = ledger.partition("\n| commit")[0]
+    text = with_entry(ledger, row, tally)
     print(text)  # noqa: T201
-    page = LEDGER.read_text("utf-8")
-    head, section, rest = page.partition(_SECTION)
-    LEDGER.write_text(f"{head}{section}{rest.rstrip()}\n\n{text}", "utf-8")
+    LEDGER.write_text(f"{head}{section}{introduction}\n{text}", "utf-8")
     return 1 if failures else 0
 
 

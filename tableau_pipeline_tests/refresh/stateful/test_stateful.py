@@ -13,7 +13,7 @@ import pytest
 
 from tableau_pipeline_tests.refresh.stateful import mutations
 from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed
-from tableau_pipeline_tests.refresh.stateful.fresh import commit, fresh_seeds
+from tableau_pipeline_tests.refresh.stateful.fresh import commit, fresh_seeds, with_entry
 from tableau_pipeline_tests.refresh.stateful.mutations import MUTATIONS, first_failure, seeds_of
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 
@@ -104,6 +104,14 @@ def test_histories_that_once_failed(seed: int):
 def test_fresh_histories(part: int):
     """Prevents: a mistake that the histories with fixed seeds never meet."""
     _check_histories([*islice(fresh_seeds(commit()), part, FRESH, PARTS)])
+
+
+def test_the_ledger_adds_up():
+    """Prevents: a ledger that forgets what earlier histories have met."""
+    ledger = with_entry("", "| a1 | 1,000 | 0.1 | 7 |", {"status: move, update": 999})
+    ledger = with_entry(ledger, "| b2 | 8 | 0.0 |  |", {"status: move, update": 2})
+    assert "| a1 | 1,000 | 0.1 | 7 |\n| b2 | 8 | 0.0 |  |\n" in ledger
+    assert "* Status: move, update 1,001.\n" in ledger
 
 
 @pytest.mark.skipif(SEED is None, reason="STATEFUL_SEED asks for none")
