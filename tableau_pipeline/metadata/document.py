@@ -394,8 +394,8 @@ def _tables(root: Element, part: str) -> Mapping[str, str]:
 
 
 BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
-# How views and filters name a column: its name, with an aggregation and a kind.
-_INSTANCE = re.compile(r"\w+:(.*):\w+", re.DOTALL)
+# How views and filters name a column: its name, with an aggregation, a kind, perhaps a number.
+_INSTANCE = re.compile(r"\w+:(.*?):\w+(?::\d+)?", re.DOTALL)
 
 
 def names_field(element: Element, local: str) -> bool:

@@ -18,10 +18,10 @@ from tableau_pipeline.metadata.document import (
     visible_name,
 )
 
-# From Tableau's help, "User Functions".
+# From Tableau's help, "User Functions", and the function in the sets of user filters.
 _USER_FUNCTION = re.compile(
     r"\b(USERNAME|FULLNAME|ISUSERNAME|ISFULLNAME|ISMEMBEROF|USERDOMAIN|USERATTRIBUTE"
-    r"|USERATTRIBUTEINCLUDES)\s*\(",
+    r"|USERATTRIBUTEINCLUDES|ISCURRENTUSER)\s*\(",
     re.IGNORECASE,
 )
 # Marks a set whose members are chosen by user, which Tableau calls a user filter.
@@ -33,7 +33,8 @@ def row_filters(document: Document) -> Mapping[str, str]:
 
     Returns:
         A digest of each such filter or field; the keys are phrases that name it. The digest changes
-        with the filter, with the formulas that it uses, and if a field that it uses is gone.
+        with the filter, with the formulas, groups and sets that it uses, and if a field that it
+        uses is gone.
     """
     digests: dict[str, str] = defaultdict(str)
     for name, element in _filters(document):
@@ -43,33 +44,61 @@ def row_filters(document: Document) -> Mapping[str, str]:
 
 
 def _filters(document: Document) -> Iterator[tuple[str, Element]]:
-    shown = document.shown()
     for child in document.root:
-        function = _USER_FUNCTION.search(bare_formula(_formula(child)))
         if child.tag == "filter":
-            names = [*fields_named(child)]
-            local = next((name for name in names if name in shown), names[0] if names else "")
-            yield f'the filter on "{shown.get(local, unbracketed(local))}"', child
+            yield f'the filter on "{_filtered(document, child)}"', child
         elif child.tag == "group" and child.get(_USER_FILTER[0]) == _USER_FILTER[1]:
             yield f'the user filter "{visible_name(child)}"', child
-        elif function:
-            yield f'"{visible_name(child)}", which uses {function[1].upper()}()', child
+        elif child.tag in ("column", "group") and (function := _user_function(child)):
+            yield f'"{visible_name(child)}", which uses {function}()', child
 
 
-def _formula(element: Element | None) -> str:
-    inner = None if element is None else element.find("calculation")
-    return "" if inner is None else inner.get("formula", "")
+def _filtered(document: Document, element: Element) -> str:
+    """Return the name of the field that a filter is on.
+
+    For a column, this is not its caption: refreshes compare the names, and may set the caption.
+    """
+    shown, columns = document.shown(), {*document.locals.values()}
+    names = [*fields_named(element)]
+    local = next((name for name in names if name in shown), names[0] if names else "")
+    return unbracketed(local) if local in columns else shown.get(local, unbracketed(local))
+
+
+def _user_function(element: Element) -> str | None:
+    """Return the first user function in the formula of a field or the conditions of a set."""
+    definition = _definition(element)
+    for part in () if definition is None else definition.iter():
+        for key in ("formula", "expression"):
+            if match := _USER_FUNCTION.search(bare_formula(part.get(key, ""))):
+                return match[1].upper()
+    return None
+
+
+def _definition(element: Element | None) -> Element | None:
+    """Return what defines a filter, set or field; None for a column of a table."""
+    is_field = element is not None and element.tag == "column"
+    return element.find("calculation") if is_field else element
 
 
 def _digest(document: Document, element: Element) -> str:
-    """Return a digest of a filter, or of the formula of a field, and of all fields that it uses."""
-    is_field, shown = element.tag == "column", document.shown()
-    text = _formula(element) if is_field else etree.canonicalize(element, strip_text=True)
-    waiting = [*(fields_in(text) if is_field else fields_named(element))]
+    """Return a digest of a filter, set or calculated field, and of all fields that it uses."""
+    shown, fields = document.shown(), {**document.columns, **document.groups}
+    text, waiting = _content(_definition(element))
     uses: dict[str, str] = {}
     while waiting:
         local = waiting.pop()
         if local not in uses:
-            uses[local] = _formula(document.columns.get(local)) or str(local in shown)
-            waiting += fields_in(uses[local])
+            defined, used = _content(_definition(fields.get(local)))
+            uses[local] = defined or str(local in shown)
+            waiting += used
     return hashlib.sha256(f"{text}{sorted(uses.items())}".encode()).hexdigest()[:16]
+
+
+def _content(definition: Element | None) -> tuple[str, list[str]]:
+    """Return the text of a definition, and the fields that it names; "" and [] for none."""
+    if definition is None:
+        return "", []
+    # Serialize it first, which declares the namespaces that the root of the document declares.
+    text = etree.tostring(definition, encoding="unicode", with_tail=False)
+    fields = [*fields_in(definition.get("formula", "")), *fields_named(definition)]
+    return etree.canonicalize(text, strip_text=True), fields

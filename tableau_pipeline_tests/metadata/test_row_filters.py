@@ -1,0 +1,82 @@
+"""Filters of rows, in every form that Tableau saves, are seen and stay as they are."""
+
+import pytest
+from lxml import etree
+
+from tableau_pipeline.metadata.contents import read_metadata
+from tableau_pipeline.metadata.merge import Values
+from tableau_pipeline.metadata.tds import Tds, merged_into
+from tableau_pipeline_tests.metadata.row_filters import ROW_FILTERS, Filtered, RowFilter, filtered
+from tableau_pipeline_tests.metadata.shapes import by_a_server
+
+EACH = pytest.mark.parametrize("has", ROW_FILTERS.values(), ids=ROW_FILTERS)
+
+
+def wanted(source: Filtered) -> Values:
+    """What is declared of all columns, and of those that the filter uses."""
+    (table,) = source.tables
+    values = {}
+    for column, _ in source.tables[table]:
+        values["field", table, column, "caption"] = f"Our {column}"
+        values["field", table, column, "description"] = f"The {column}\nof an order"
+        values["field", table, column, "hidden"] = "true"
+        values["field", table, column, "folder"] = "Ours"
+    return values
+
+
+def conditions(tds: bytes) -> list[str]:
+    """The filters, sets and calculations in canonical form, without what people see of them."""
+    root = etree.fromstring(tds)
+    found = root.xpath("./filter | ./group | ./column[calculation]")
+    texts = [etree.tostring(each, encoding="unicode", with_tail=False) for each in found]
+    return [etree.canonicalize(text, strip_text=True) for text in texts]
+
+
+@EACH
+def test_a_filter_is_seen(has: RowFilter):
+    """Prevents: a data source whose rows somebody has filtered cannot be read, or seems to show
+    all rows to everybody."""
+    assert sorted(read_metadata(filtered(has).content).filters) == sorted(has.names)
+
+
+@EACH
+def test_a_filter_survives_what_is_declared(has: RowFilter):
+    """Prevents: a caption that is declared for a column changes a filter of it, or its name, and
+    every further publish is refused."""
+    source = filtered(has)
+    (table,) = source.tables
+    columns = [each for each in source.tables[table] if each[0] != "id"]
+    tables = {table: [*columns, ("gate", "TEXT")]}
+    file, want = Tds(source.content), wanted(source)
+    merged = merged_into(file, want, [], file.values(want), on_conflict="replace", tables=tables)
+    assert merged.tds is not None
+    before, after = read_metadata(source.content), read_metadata(by_a_server(merged.tds))
+    assert after.columns == {(table, name) for name, _ in tables[table]}
+    assert (after.filters, after.digest != before.digest) == (before.filters, True)
+    assert conditions(merged.tds) == conditions(source.content)
+    named = {f"Our {name}" for name, _ in columns}
+    assert named <= {each.get("caption") for each in etree.fromstring(merged.tds).iter("column")}
+
+
+@EACH
+def test_a_column_of_a_filter_is_missed(has: RowFilter):
+    """Prevents: a filter stays whose column, or the column of its set, is gone: it hides all rows
+    or none, and no refusal says so."""
+    source = filtered(has)
+    (table,) = source.tables
+    before = read_metadata(source.content).filters
+    for used in has.uses:
+        tables = {table: [each for each in source.tables[table] if each[0] != used]}
+        after = read_metadata(Tds(source.content).edited({}, tables)).filters
+        assert all(after.get(name) != digest for name, digest in before.items()), used
+        assert Tds(source.content).used_by(table, used)
+
+
+def test_a_filter_that_is_changed():
+    """Prevents: somebody gives a user more rows by the set of a filter, and it looks as before."""
+    for name, instead in {"members": "%null%", "a set": "%null%", "a user filter": "Sales"}.items():
+        source = filtered(ROW_FILTERS[name])
+        changed = source.content.replace(instead.encode(), b"Else")
+        assert changed != source.content
+        before, after = read_metadata(source.content).filters, read_metadata(changed).filters
+        assert all(after[each] != digest for each, digest in before.items()), name
