@@ -1,6 +1,7 @@
 """Who may see which rows: what people made for that stays, or nothing is published."""
 
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from tableau_pipeline.publishing.rest import list_revisions
 from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Refreshed
+from tableau_pipeline_tests.metadata.row_filters import ROW_FILTERS, RowFilter
+from tableau_pipeline_tests.metadata.shapes import USER
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
@@ -148,6 +151,68 @@ def test_a_filter_that_cannot_be_read(pipeline: Pipeline):
     around = {"around_server": Unreadable}
     refused(lambda: pipeline.run(*ALL, full=True, around=around), "its metadata cannot be read")
     assert filters(pipeline) == BOTH
+
+
+# In the forms in which Tableau's products save them.
+
+
+def orders(rows: int) -> pa.Table:
+    numbers = range(rows)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "net": pa.array([float(number) for number in numbers]),
+            "city": pa.array([("Rome", "Oslo")[number % 2] for number in numbers]),
+            "day": pa.array([date(2025, 1, 1 + number) for number in numbers]),
+        }
+    )
+
+
+def saves(pipeline: Pipeline, has: RowFilter) -> None:
+    """Save the data source in Desktop with this filter."""
+    fields, mark, condition = has.xml.partition("<filter")
+
+    def change(tds: bytes) -> bytes:
+        text = tds.decode().replace("</datasource>", f"{mark}{condition}</datasource>")
+        text = text.replace("<layout", f"{fields}<layout", 1)
+        if "xmlns:user=" not in text:
+            text = text.replace("<datasource ", f"<datasource xmlns:user='{USER}' ", 1)
+        return text.encode()
+
+    other_users.edits(pipeline, change)
+
+
+@pytest.mark.parametrize(
+    "form", ["members", "last days", "a set", "a user function", "a user filter"]
+)
+def test_every_form_survives(pipeline: Pipeline, form: str):
+    """Prevents: a filter that somebody made by clicks is dropped by a full publish with declared
+    captions and other columns, or blocks each of them."""
+    has = ROW_FILTERS[form]
+    pipeline.model("flights", orders(3))
+    pipeline.policy(ReplaceAll())
+    pipeline.run()
+    saves(pipeline, has)
+    before = read_metadata(pipeline.tds().encode()).filters
+    assert sorted(before) == sorted(has.names)
+    fields = tuple(
+        FieldMetadata(
+            name, caption=f"Our {name}", description="Of orders", hidden=True, folder="Ours"
+        )
+        for name in has.uses
+    )
+    pipeline.policy(ReplaceAll(), fields=fields)
+    pipeline.model("flights", orders(5).drop_columns("id").append_column("gate", [["A"] * 5]))
+    report = pipeline.run(Accept.SCHEMA, full=True)
+    assert report.decision == "publish (overwrite)"
+    assert read_metadata(pipeline.tds().encode()).filters == before
+    shown = other_users.captions(pipeline)
+    assert {shown.get(name) for name in has.uses} == {f"Our {name}" for name in has.uses}
+    assert pipeline.wrong() == []
+    assert pipeline.run().decision == "no change"
+    pipeline.policy(ReplaceAll(), fields=())
+    pipeline.model("flights", orders(6).drop_columns(["id", has.uses[0]]))
+    refused(lambda: pipeline.run(*Accept, full=True), "would lose", *has.names)
 
 
 # A data source that waits for its filter.
