@@ -394,6 +394,8 @@ def _tables(root: Element, part: str) -> Mapping[str, str]:
 
 
 BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
+# A field, perhaps with the name of the data source before it.
+_NAMED = re.compile(rf"(?:{BRACKETS.pattern}\.)?({BRACKETS.pattern})")
 # How views and filters name a column: its name, with an aggregation, a kind, perhaps a number.
 _INSTANCE = re.compile(r"\w+:(.*?):\w+(?::\d+)?", re.DOTALL)
 
@@ -407,7 +409,7 @@ def fields_named(element: Element) -> Iterator[str]:
     """Yield what stands in brackets in all attributes other than formulas; instances as fields."""
     for descendant in element.iter():
         for key, value in attributes_of(descendant).items():
-            for name in BRACKETS.findall(value) if key != "formula" else ():
+            for name in _NAMED.findall(value) if key != "formula" else ():
                 yield name
                 if instance := _INSTANCE.fullmatch(unbracketed(name)):
                     yield bracketed(instance[1])

@@ -59,8 +59,8 @@ def _filtered(document: Document, element: Element) -> str:
     For a column, this is not its caption: refreshes compare the names, and may set the caption.
     """
     shown, columns = document.shown(), {*document.locals.values()}
-    names = [*fields_named(element)]
-    local = next((name for name in names if name in shown), names[0] if names else "")
+    fields = (name for name in fields_named(element) if name in shown)
+    local = next(fields, element.get("column", ""))
     return unbracketed(local) if local in columns else shown.get(local, unbracketed(local))
 
 

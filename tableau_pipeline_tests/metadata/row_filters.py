@@ -115,6 +115,11 @@ ROW_FILTERS: dict[str, RowFilter] = {
         ("net",),
         ('the filter on "net"',),
     ),
+    "in a data source with the name of a column": RowFilter(
+        "<filter class='quantitative' column='[id].[none:net:qk]' included-values='non-null' />",
+        ("net",),
+        ('the filter on "net"',),
+    ),
     "last days": RowFilter(
         "<filter class='relative-date' column='[none:day:qk]' first-period='-29' "
         "include-future='false' include-null='false' last-period='0' period-type-v2='day' />",

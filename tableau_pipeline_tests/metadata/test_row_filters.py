@@ -80,3 +80,10 @@ def test_a_filter_that_is_changed():
         assert changed != source.content
         before, after = read_metadata(source.content).filters, read_metadata(changed).filters
         assert all(after[each] != digest for each, digest in before.items()), name
+
+
+def test_a_filter_on_no_field():
+    """Prevents: a filter on Measure Names, which is no field of the data source, has no name."""
+    names = "<filter class='categorical' column='[federated.1].[:Measure Names]' />"
+    source = filtered(RowFilter(names, (), ()))
+    assert [*read_metadata(source.content).filters] == ['the filter on ":Measure Names"']
