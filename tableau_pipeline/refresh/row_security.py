@@ -101,12 +101,13 @@ def filters_gone(base: Base) -> list[str]:
 def _would_go(facts: Facts, lost: Sequence[str]) -> Refusal:
     problem = facts.metadata.problem if facts.metadata else None
     why = f": {problem}" if problem else ", as a field that it uses goes or changes"
+    tables = "Declare the tables that it was made for, or another name"
+    instead = tables if problem else "Leave the fields that it uses as they are"
     return Refusal(
         f'"{facts.declaration.name}" must be published in full, and that would lose '
         f"{_listed(lost)}{why}. Nothing was sent",
         Code.FILTER_LOST,
-        remedy="Leave the fields that it uses as they are; or change or remove it on the server "
-        "first",
+        remedy=f"{instead}; or change or remove it on the server first",
         details={"filters": [*lost]},
     )
 

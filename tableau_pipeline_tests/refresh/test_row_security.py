@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import tableauserverclient as TSC
 
 from tableau_pipeline.core.declaration import Entitlements, Guard, Republish, Table
 from tableau_pipeline.core.fields import FieldMetadata
@@ -18,7 +20,7 @@ from tableau_pipeline.publishing.rest import list_revisions
 from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Refreshed
-from tableau_pipeline_tests.metadata.row_filters import ROW_FILTERS, RowFilter
+from tableau_pipeline_tests.metadata.row_filters import ROW_FILTERS, RowFilter, filtered
 from tableau_pipeline_tests.metadata.shapes import USER
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -213,6 +215,20 @@ def test_every_form_survives(pipeline: Pipeline, form: str):
     pipeline.policy(ReplaceAll(), fields=())
     pipeline.model("flights", orders(6).drop_columns(["id", has.uses[0]]))
     refused(lambda: pipeline.run(*Accept, full=True), "would lose", *has.names)
+
+
+def test_a_filter_of_other_tables(pipeline: Pipeline, tmp_path: Path):
+    """Prevents: rows take the place of a live connection whose filter names other tables, or the
+    refusal asks for fields that nobody has touched."""
+    live = filtered(ROW_FILTERS["a user filter"]).tds.replace("class='hyper'", "class='postgres'")
+    (tmp_path / "live.tds").write_text(live, "utf-8")
+    project = pipeline.eyes.project(pipeline.declaration.project, create=True)
+    item = TSC.DatasourceItem(project, name=pipeline.name)
+    pipeline.eyes.tsc.datasources.publish(item, tmp_path / "live.tds", "Overwrite")
+    pipeline.declare(adopt=True)
+    told = 'the user filter "Cities of users"', "its tables are Orders", "or another name"
+    refused(lambda: pipeline.run(*Accept, full=True), *told)
+    assert len(filters(pipeline)) == 2
 
 
 # A data source that waits for its filter.
