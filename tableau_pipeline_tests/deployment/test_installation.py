@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tableau_pipeline.core.lake_table import LakeTable
@@ -97,6 +98,15 @@ def has_wheel(pin: tuple[str, str], *, tag: str) -> bool:
 def test_all_that_is_needed_is_pinned(platform: str):
     """Prevents: an installation that works today, and not with next month's release of another."""
     assert needed(platform) - pins(platform).keys() == set()
+
+
+def test_what_is_pinned_runs_on_the_oldest_python():
+    """Prevents: an installation that stops on Debian 12, whose Python is 3.11.2."""
+    installed = {canonicalize_name(each.name): each.metadata for each in distributions()}
+    pinned = installed.keys() & pins("linux").keys()
+    assert len(pinned) > 100
+    asked = {name: SpecifierSet(installed[name]["Requires-Python"] or "") for name in pinned}
+    assert [name for name, pythons in asked.items() if "3.11.0" not in pythons] == []
 
 
 # It asks for some hundred packages, and only a change of constraints.txt changes the answer.
