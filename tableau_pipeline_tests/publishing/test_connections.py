@@ -1,14 +1,18 @@
 """Certificates and proxies that are in the way: each cause has a message of its own."""
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import trustme
 
 from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.publishing.http import Wire
 from tableau_pipeline.publishing.session import Password
 from tableau_pipeline_tests.publishing import hostile
 from tableau_pipeline_tests.publishing.conftest import SignIn
@@ -177,3 +181,19 @@ def test_socks(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     for url in ("https://tableau.example", "HTTPS://tableau.example"):
         assert 'pip install "requests[socks]"' in failure(sign_in, url)
+
+
+@pytest.mark.parametrize("quoted", [str, escape, partial(quote, safe="")])
+def test_a_secret_in_another_form(quoted: Callable[[str], str]):
+    """Prevents: a secret in a log, since a page of a proxy quotes it in a form of its own."""
+    wire = Wire("https://tableau.example.com")
+    wire.learn("a&b/c")
+    assert wire.hide(f"no {quoted('a&b/c')} here") == "no *** here"
+
+
+def test_a_secret_that_begins_with_another():
+    """Prevents: the end of a secret in a log, since its beginning is a secret, too."""
+    wire = Wire("https://tableau.example.com")
+    for secret in ("abc", "abcdef", "ab"):
+        wire.learn(secret)
+    assert wire.hide("abcdef") == "***"
