@@ -10,6 +10,8 @@ from threading import Lock, Thread
 from urllib.parse import urlsplit
 
 _PIECE = 1 << 14
+# As long as the buffers of a socket keep such a line busy.
+_QUEUE_SECONDS = 0.02
 
 
 class _Line:
@@ -20,11 +22,12 @@ class _Line:
         self._lock, self._free_at = Lock(), 0.0
 
     def send(self, size: int) -> float:
-        """Wait until so many bytes have left; return when that was."""
+        """Wait until so many bytes are in the line's queue; return when they will have left it."""
         with self._lock:
             self._free_at = max(self._free_at, time.monotonic()) + size * self._seconds_per_byte
             left_at = self._free_at
-        time.sleep(max(0.0, left_at - time.monotonic()))
+        # Without a queue, the line would idle whenever this thread sleeps a little too long.
+        time.sleep(max(0.0, left_at - _QUEUE_SECONDS - time.monotonic()))
         return left_at
 
 
