@@ -141,6 +141,7 @@ def test_the_example_says_what_is_wrong(
     assert str(ended.value.code).endswith("refresh_from_a_script.py FILE.csv FOLDER")
 
 
+@pytest.mark.slow
 def test_neither_dagster_nor_spark_is_needed():
     # Prevents: seconds for libraries that a refresh has no use for, or their absence ending it.
     program = (
@@ -202,6 +203,7 @@ def test_a_killed_script_holds_off_no_other(script: Script):
     assert wrong(script.sandbox, script.declaration, script.data / "snapshots") == []
 
 
+@pytest.mark.slow
 def test_damaged_records_are_refused(script: Script):
     """Prevents: a damaged journal that passes for a first refresh; advice that does not help."""
     script.run()
@@ -268,6 +270,7 @@ def in_dagster(script: Script, monkeypatch: pytest.MonkeyPatch) -> Generator[Loc
         yield Location(script.sandbox, script.data / "snapshots", instance)
 
 
+@pytest.mark.slow
 def test_a_script_and_a_project_have_one_history(script: Script, in_dagster: Location):
     """Prevents: what a project has published is refused to a script of its own, or published again
     without a change; the same the other way round."""
@@ -282,6 +285,7 @@ def test_a_script_and_a_project_have_one_history(script: Script, in_dagster: Loc
     assert wrong(script.sandbox, script.declaration, script.data / "snapshots") == []
 
 
+@pytest.mark.slow
 def test_a_script_and_a_project_wait_for_each_other(script: Script, in_dagster: Location):
     """Prevents: a script and a run of Dagster send at once, since neither can ask for the other."""
     key, by_script = script.declaration.key, script.journal.owner

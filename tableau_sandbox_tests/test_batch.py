@@ -189,6 +189,7 @@ def test_constants_beside_a_source(tmp_path: Path, target: Path):
     assert applied(target, payload, by) == [[1, "one"]]
 
 
+@pytest.mark.slow
 def test_constants_of_each_type(tmp_path: Path):
     # Prevents: a constant is compared as a value of another type, or of another time zone.
     values = {

@@ -288,6 +288,7 @@ def everything(server: tsc.Server, item: tsc.DatasourceItem) -> list[str]:
     return [re.sub(r"<bound.*?>|0x\w+", "", repr(each)) for each in shown]
 
 
+@pytest.mark.slow
 def test_those_without_rights_change_nothing(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     """Prevents: a call that forgets to ask who makes it."""
     project = server.projects.create(tsc.ProjectItem("Closed"))

@@ -40,6 +40,7 @@ def started_sandbox(
             process.kill()
 
 
+@pytest.mark.slow
 def test_requests_are_logged_without_secrets(tmp_path: Path):
     """Prevents: nobody sees what a client does, or everybody sees with which secret."""
     with started_sandbox(tmp_path) as (process, url):

@@ -138,6 +138,7 @@ def test_defaults_stay_at_home(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_open_to_other_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Prevents: it takes what is documented besides what was chosen, or says what was chosen; a
     caller that does not read what the sandbox says blocks it."""

@@ -109,6 +109,7 @@ def sales(world: World, tmp_path: Path) -> str:
     return str(wrapped.id)
 
 
+@pytest.mark.slow
 def test_proposals(world: World, sales: str):
     """Prevents: a team must declare the data sources that it has again, column by column."""
     told = world.run("adopt", "--project", "Default")
@@ -143,6 +144,7 @@ def test_proposals(world: World, sales: str):
     assert star["tables"]["customers"]["refresh"] == {"diff": {"key": ["id"]}}
 
 
+@pytest.mark.slow
 def test_names_that_folders_and_tags_do_not_take(world: World, tmp_path: Path):
     """Prevents: a proposal that is never written, since its folder is the pipeline's own, or that
     no file system and no tag can hold."""

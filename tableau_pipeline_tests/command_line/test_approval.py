@@ -95,6 +95,7 @@ def test_from_a_pull_request_to_a_refresh(published: World):
         assert event.asset_materialization.metadata["accepted"].value == "approved by ann"
 
 
+@pytest.mark.slow
 def test_a_plan_of_an_operator(published: World):
     """Prevents: an operator who looks at one plan and runs another."""
     published.model(KEY, late(42, first=3))
@@ -113,6 +114,7 @@ def test_a_plan_of_an_operator(published: World):
     assert masked(again.text) == documented(command, GUIDE)
 
 
+@pytest.mark.slow
 def test_who_launched_a_run(published: World):
     """Prevents: a shrunken table of which nobody can tell who let it through in the web UI."""
     published.model(KEY, flights(3))
@@ -133,6 +135,7 @@ def test_who_launched_a_run(published: World):
     assert said == "shrink by zoe@example.org"
 
 
+@pytest.mark.slow
 def test_wrong_usage(published: World):
     """Prevents: a bound that nothing heeds; a file that is taken for another one; a refresh of
     everything because a name was left out."""

@@ -179,6 +179,7 @@ def by_name(told: Told) -> dict[str, dict]:
     return {each["name"]: each for each in told.data["datasources"]}
 
 
+@pytest.mark.slow
 def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
     """Prevents: a look that writes, asks more than it says, or needs a project; or wrong facts."""
     with asked(caplog) as requests:
@@ -215,6 +216,7 @@ def test_transcript():
     assert told.code == 0
 
 
+@pytest.mark.slow
 def test_half_of_them(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
     """Prevents: "there is none" of what a user may not see, or a page of refusals."""
     sign_in_as(ANN, monkeypatch)
@@ -307,6 +309,7 @@ def test_a_server_that_cannot_count(sandbox: Sandbox, caplog: pytest.LogCaptureF
     assert len([each for each in requests if "vizql" in each]) == 1
 
 
+@pytest.mark.slow
 def test_no_download(monkeypatch: pytest.MonkeyPatch):
     """Prevents: an adoption that fails, as its user may not read what is published."""
     sign_in_as(BOB, monkeypatch)
@@ -362,6 +365,7 @@ def test_a_bar():
     assert "Ledger" in b"".join(shown).decode()
 
 
+@pytest.mark.slow
 def test_markdown():
     """Prevents: a name that breaks the table in a ticket, or that notifies somebody."""
     told = assess("--markdown", "--project", "Board")

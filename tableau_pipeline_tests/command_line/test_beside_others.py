@@ -86,6 +86,7 @@ def test_columns_of_dbt_stay(world: World):
     assert world.run("plan").code == 0
 
 
+@pytest.mark.slow
 def test_partitioned_models(world: World):
     """Prevents: a model that is left out, and a remedy that a terminal does not have."""
     daily = "partitions_def=dg.DailyPartitionsDefinition('2026-01-01'), deps"
@@ -116,6 +117,7 @@ def test_interrupted(world: World):
     assert "It was interrupted" in shown["why"], shown
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("command", [("status",), ("diff", "flights"), ("plan",)])
 def test_a_token_in_use(world: World, command: tuple[str, ...]):

@@ -93,6 +93,7 @@ def test_spark_and_the_largest_update(morning: World):
     assert {all_of_it[about]["sign"] for about in ("spark", "executors", "upload")} == {"ok"}
 
 
+@pytest.mark.slow
 def test_a_wrong_token(morning: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: one wrong setting hides what else is wrong, or is shown as it is."""
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "not-the-secret")
@@ -204,6 +205,7 @@ def test_status(morning: World):
     assert (told.code, told.errors) == (1, "")
 
 
+@pytest.mark.slow
 def test_history(morning: World):
     """Prevents: nobody knows what the refreshes of a data source did, and what updates saved."""
     told = morning.run("status", "Arrivals")
@@ -241,6 +243,7 @@ def test_plan_changes_nothing(morning: World, caplog: pytest.LogCaptureFixture):
     assert files(morning.root) == before
 
 
+@pytest.mark.slow
 def test_diff(morning: World):
     """Prevents: nobody knows which rows a merge changes, or what somebody's publish has changed."""
     told = morning.run("diff", "flights", "--sample", "2")
@@ -348,6 +351,7 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     empty.forget()
 
 
+@pytest.mark.slow
 def test_a_bar(morning: World):
     """Prevents: minutes without a sign of life, or signs of life in what a program reads."""
     for more, shows in ((), True), (("--json",), False):
@@ -387,6 +391,7 @@ def test_mistakes_in_code(morning: World, caplog: pytest.LogCaptureFixture):
     assert "definitions.py" in caplog.text
 
 
+@pytest.mark.slow
 def test_refresh(morning: World):
     """Prevents: `1+key:"..."` and JSON to be typed, in which a mistake runs everything."""
     told = morning.run("refresh", "Planes")

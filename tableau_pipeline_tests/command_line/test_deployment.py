@@ -42,6 +42,7 @@ def copy(published: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_status_where_there_are_no_records(published: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a data source that `status` calls fresh, and that the next refresh is refused,
     because the deployment is another one or its records were lost."""
@@ -82,6 +83,7 @@ def test_whose_records_they_are(published: World):
     assert place.recorded() == recorded
 
 
+@pytest.mark.slow
 def test_another_name(published: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: two deployments with one data folder that pass for one."""
     monkeypatch.setenv("PIPELINE_DEPLOYMENT", "staging")
@@ -92,6 +94,7 @@ def test_another_name(published: World, monkeypatch: pytest.MonkeyPatch):
     assert "--accept takeover" in told.text + told.errors
 
 
+@pytest.mark.slow
 def test_a_copy_is_refused(published: World, copy: Path):
     """Prevents: two deployments that go on with one history, as somebody has copied a folder."""
     before = server_has(published)
@@ -137,6 +140,7 @@ def test_it_has_moved(published: World, copy: Path):
     assert server_has(published) == before
 
 
+@pytest.mark.slow
 def test_it_is_another_one(published: World, copy: Path):
     """Prevents: a test system that publishes over the data sources of production, or whose own ones
     the production takes for its own."""

@@ -114,6 +114,7 @@ def test_base(review: World, caplog: pytest.LogCaptureFixture):
     assert files(review.root) == before
 
 
+@pytest.mark.slow
 def test_a_workflow_without_data(review: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a workflow that needs production, or takes what it cannot know for no change."""
     shutil.copytree(review.root, tmp_path / "clone", ignore=shutil.ignore_patterns("data", "home"))
@@ -151,6 +152,7 @@ def test_the_workflow_of_the_page():
     subprocess.run(["bash", "-n"], input=scripts, text=True, check=True)
 
 
+@pytest.mark.slow
 def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
     """Prevents: a mistyped branch for which everything seems equal, or new."""
     told = review.run("plan", "--base", "mian")
@@ -264,6 +266,7 @@ def test_another_key(review: World):
     assert "key: it was flights, and with another key it is another data source" in told
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("command", ["plan", "status"])
 def test_queries(review: World, command: str):
@@ -309,6 +312,7 @@ def test_an_open_sending(review: World):
     assert review.run("refresh", "arrivals").code == 0
 
 
+@pytest.mark.slow
 def test_rejected_rows(review: World):
     """Prevents: a plan that publishes rows which a blocking check of their model has rejected; a
     status that calls them fresh, because the metadata alone were refreshed since."""

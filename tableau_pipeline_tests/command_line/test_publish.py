@@ -67,6 +67,7 @@ def name() -> str:
     return f"Sales {uuid4().hex[:8]}"
 
 
+@pytest.mark.slow
 def test_a_file_in_any_folder(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
     """Prevents: a file that takes a project to publish, or records in the folder of a cron job."""
     (elsewhere / "a.csv").write_text("id,v\n1,a\n2,\n", "utf-8")
@@ -87,6 +88,7 @@ def test_a_file_in_any_folder(publish: Publish, sandbox: Sandbox, elsewhere: Pat
     assert [path.name for path in elsewhere.iterdir()] == ["a.csv"]
 
 
+@pytest.mark.slow
 def test_what_is_refused(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
     """Prevents: a refusal that a program takes for a success, or that names no remedy."""
     (elsewhere / "a.csv").write_text("id,v\n1,a\n2,b\n3,c\n", "utf-8")
@@ -128,6 +130,7 @@ def test_files_are_added(publish: Publish, sandbox: Sandbox, elsewhere: Path, na
     assert rows_on(sandbox, name)["file"].to_pylist() == ["may.csv", "june.csv", "july.csv"]
 
 
+@pytest.mark.slow
 def test_without_dagster_and_spark(elsewhere: Path, name: str):
     """Prevents: seconds to import what no file needs, and a Java that must be installed."""
     (elsewhere / "a.csv").write_text("id,v\n1,a\n", "utf-8")
@@ -180,6 +183,7 @@ def test_it_is_shown_like_others(world: World, monkeypatch: pytest.MonkeyPatch):
     assert (shown()["state"], shown()["last"]["rows"]) == ("fresh", 1)
 
 
+@pytest.mark.slow
 def test_the_page(publish: Publish, sandbox: Sandbox, elsewhere: Path):
     """Prevents: commands of the page that do something else than it shows."""
     blocks = page("how-to/publish-a-file.md").whole.blocks("console")

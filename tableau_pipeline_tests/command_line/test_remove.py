@@ -99,6 +99,7 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
     assert published(world) == ["Arrivals", "Arrivals", "Gates"]
 
 
+@pytest.mark.slow
 def test_what_people_have_moved_or_tagged(world: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a data source in production deleted, because somebody has moved it there, or has
     given it the tags of a pull request."""

@@ -34,6 +34,7 @@ def rows(world: World) -> int:
 GUIDE = "how-to/undo.md"
 
 
+@pytest.mark.slow
 def test_a_bad_model_at_six(declared: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: dashboards that show a bad model until it is mended; a trigger that brings it back;
     a data source that stays behind for weeks, since nobody is told that it is held."""
@@ -96,6 +97,7 @@ def test_a_step_that_skips(declared: World):
     assert declared.run("release", KEY).code == 0
 
 
+@pytest.mark.slow
 def test_what_is_refused(declared: World):
     """Prevents: a data source that is held although nothing was taken back."""
     assert "No record is left of a refresh 77" in declared.run("rollback", KEY, "--to", "77").text

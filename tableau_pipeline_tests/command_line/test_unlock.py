@@ -52,6 +52,7 @@ def history() -> History:
     return journal().history()
 
 
+@pytest.mark.slow
 def test_the_next_refresh_goes_on(declared: World):
     """Prevents: a data source that nobody can refresh for hours after a host is lost; a process
     that was only taken for lost, and sends its older rows after all."""

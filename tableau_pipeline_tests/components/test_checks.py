@@ -320,6 +320,7 @@ def captioned(caption: str) -> dict[str, Any]:
     return {"tables": (Table("flights", MODEL, fields=(field,)),), "calculations": (twice,)}
 
 
+@pytest.mark.slow
 def test_fields_and_their_conflicts(location: Location):
     """Prevents: a conflict, or what became of it, that nobody sees; a check that always passes."""
     location.model()

@@ -43,6 +43,7 @@ def taken_over(location: Location, tag: str, *, keeps_key: bool = True) -> str:
     return str(item.id)
 
 
+@pytest.mark.slow
 def test_what_others_have_taken_over(location: Location, sent):
     """Prevents: rows of another deployment's data source changed, and its tag taken away."""
     luid = taken_over(location, THEIRS)
@@ -57,12 +58,14 @@ def test_what_others_have_taken_over(location: Location, sent):
     assert remote.instances == {"of-others"}
 
 
+@pytest.mark.slow
 def test_what_another_key_has(location: Location, sent):
     """Prevents: a batch for a data source that another declaration has, whose tag it takes away."""
     taken_over(location, "tableau-pipeline:theirs", keeps_key=False)
     assert 'is published under the key "theirs"' in failure(sent())
 
 
+@pytest.mark.slow
 def test_what_another_environment_has(location: Location, sent):
     """Prevents: advice to take over what no refresh may take over."""
     taken_over(location, f"{THEIRS}@Staging")

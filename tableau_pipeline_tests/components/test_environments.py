@@ -187,6 +187,7 @@ class Elsewhere(Location):
         return super().resources(**settings) | {"tableau": tableau}
 
 
+@pytest.mark.slow
 def test_no_secret_of_the_address_is_stored(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: credentials in TABLEAU_SERVER_URL land in messages, logs and Dagster's database."""
     monkeypatch.setenv("TABLEAU_SERVER_URL", "https://ann:hu5h-hush@tableau.invalid")

@@ -48,6 +48,7 @@ from tableau_pipeline_tests.dagster_servers import until
 from tableau_pipeline_tests.refresh.support.models import flights
 
 
+@pytest.mark.slow
 def test_sensors_read_no_records(location: Location, tmp_path: Path):
     """Prevents: a request a minute to an object store for each data source and sensor."""
     declared = {"freshness": {"within": "24h"}, "quality_warning": True}

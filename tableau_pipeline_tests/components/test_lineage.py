@@ -206,6 +206,7 @@ def sent(daemon: Daemon, sink: Sink) -> list[dict[str, Any]]:
     return taken(sink)
 
 
+@pytest.mark.slow
 def test_a_refresh_under_the_id_of_catalogues(location: Location, sink: Sink):
     """Prevents: an edge that ends at a data source which no catalogue knows; a catalogue without
     the columns, rows and checks of a refresh, or one that rejects its events."""
@@ -239,6 +240,7 @@ def test_a_refresh_under_the_id_of_catalogues(location: Location, sink: Sink):
     assert {each["assertion"]: each["success"] for each in checks}["keys"] is True
 
 
+@pytest.mark.slow
 def test_the_same_refresh_is_the_same_run(location: Location, sink: Sink):
     """Prevents: a catalogue that shows a refresh twice, since it was sent twice."""
     location.publish("busy")
@@ -252,6 +254,7 @@ def test_the_same_refresh_is_the_same_run(location: Location, sink: Sink):
     assert first[0]["run"]["runId"] != second[0]["run"]["runId"]
 
 
+@pytest.mark.slow
 def test_a_killed_sink(location: Location, sink: Sink):
     """Prevents: a catalogue that is away stops refreshes, or never hears of those it missed."""
     location.publish("busy")
@@ -270,6 +273,7 @@ def test_a_killed_sink(location: Location, sink: Sink):
     assert len({each["run"]["runId"] for each in events}) == 2
 
 
+@pytest.mark.slow
 def test_what_stopped_a_refresh_stays_here(location: Location, sink: Sink):
     """Prevents: a catalogue that shows the last success only; values of rows in a catalogue."""
     location.publish("busy")
@@ -290,6 +294,7 @@ def test_what_stopped_a_refresh_stays_here(location: Location, sink: Sink):
     assert "description" not in guard
 
 
+@pytest.mark.slow
 def test_no_secret_is_sent(
     location: Location,
     sink: Sink,
@@ -317,6 +322,7 @@ def test_no_secret_is_sent(
     assert SECRET not in "".join(capfd.readouterr())
 
 
+@pytest.mark.slow
 def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
     """Prevents: a job each minute that asks what the site cannot tell; a data source that a
     catalogue knows by two names."""
@@ -333,6 +339,7 @@ def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
     }
 
 
+@pytest.mark.slow
 def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a new data source that no catalogue hears of, since Tableau did not know it yet; a
     sign-in each minute."""
@@ -349,6 +356,7 @@ def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pyte
     assert daemon.tick() == "Sent 1 refreshes"
 
 
+@pytest.mark.slow
 def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a run each five minutes for ever, and a data source whose later refreshes no
     catalogue hears of, since it was deleted before Tableau knew its id."""
@@ -367,6 +375,7 @@ def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pyt
     assert daemon.tick() == "Sent 1 refreshes"
 
 
+@pytest.mark.slow
 def test_events_of_others(location: Location, sink: Sink):
     """Prevents: a sensor that fails for ever, since a user has reported a materialization."""
     location.publish("busy")
@@ -378,6 +387,7 @@ def test_events_of_others(location: Location, sink: Sink):
     assert sent(daemon, sink) == []
 
 
+@pytest.mark.slow
 def test_a_refresh_outside_of_runs(location: Location, sink: Sink):
     """Prevents: refreshes that no run of Dagster has carried out, as one run in a catalogue; a
     sensor that fails for ever, since such an event has fewer details."""
@@ -394,6 +404,7 @@ def test_a_refresh_outside_of_runs(location: Location, sink: Sink):
     assert events[-1]["outputs"][0]["facets"]["dataQualityMetrics"]["rowCount"] == 8
 
 
+@pytest.mark.slow
 def test_an_event_that_the_sink_refuses(location: Location, sink: Sink):
     """Prevents: one event that a catalogue never takes, and that keeps all later ones away."""
     location.publish("busy")
@@ -406,6 +417,7 @@ def test_an_event_that_the_sink_refuses(location: Location, sink: Sink):
     assert len(sent(daemon, sink)) == 2
 
 
+@pytest.mark.slow
 def test_a_transport_with_a_queue(location: Location, sink: Sink):
     """Prevents: a process of the daemon that has a thread more after each tick, until it ends; an
     event that is lost in a queue."""
@@ -421,6 +433,7 @@ def test_a_transport_with_a_queue(location: Location, sink: Sink):
     assert left == []
 
 
+@pytest.mark.slow
 def test_files(location: Location, sink: Sink, tmp_path: Path):
     """Prevents: a published file whose data source has no origin in a catalogue."""
     file = tmp_path / "sales.csv"

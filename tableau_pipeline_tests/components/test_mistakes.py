@@ -517,6 +517,7 @@ def test_kinds_of_models(project: Project):
     assert (kinds["orders"], kinds["raw_orders"]) == ({"pyspark", "parquet"}, {"csv"})
 
 
+@pytest.mark.slow
 def test_any_name_of_a_data_source(project: Project):
     """Prevents: a data source whose name is a word of Dagster or Python, or that of a step or job,
     stops the whole location from loading."""

@@ -14,7 +14,6 @@ import pytest
 from tableau_pipeline.components.notifications import Notify, notification_sensor
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.status import failure_of
-from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.rendering import command
 from tableau_pipeline_tests.components.support.location import Location
 from tableau_pipeline_tests.refresh.support.models import flights
@@ -130,6 +129,7 @@ def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.Monk
         assert len(web.got) == len(mail.got) == 2
 
 
+@pytest.mark.slow
 def test_refused_and_failed_in_turns(location: Location):
     """Prevents: a message each time that a data source is stopped for another reason."""
     with telling(location, Web) as (tick, web):
@@ -150,20 +150,6 @@ def test_refused_and_failed_in_turns(location: Location):
         tick()
         location.sandbox.start()
         assert '"Busy" has failed' in web.got[1]["message"]
-
-
-def test_a_tick_reads_no_journal(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a sensor that asks an object store about each data source every minute."""
-
-    def newest_record(journal: StoredJournal) -> None:
-        raise AssertionError(f"it reads the records of {journal.key}")
-
-    with telling(location, Web) as (tick, web):
-        location.model(flights(1))
-        location.refresh("busy")
-        monkeypatch.setattr(StoredJournal, "newest_record", newest_record)
-        tick()
-        assert len(web.got) == 1
 
 
 @pytest.mark.slow

@@ -69,6 +69,7 @@ def write(path: Path, *lines: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
     """Prevents: a file that takes code to publish; a blank that becomes a zero or a word; rows
     that the server does not count."""

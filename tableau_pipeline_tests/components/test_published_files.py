@@ -85,6 +85,7 @@ def tick(location: Location) -> str:
         return str(publishes_sensor().evaluate_tick(context).skip_message)
 
 
+@pytest.mark.slow
 def test_a_refused_publish_is_reported_once(location: Location, publish: Publish):
     """Prevents: a file that a job of cron publishes, and that stands still without a message; or a
     message every minute, or none when it is refused again after it had recovered."""
@@ -112,6 +113,7 @@ def test_a_refused_publish_is_reported_once(location: Location, publish: Publish
         assert web.got[1]["message"].startswith('"Sales" has failed: ')
 
 
+@pytest.mark.slow
 def test_who_published_last_counts(location: Location, publish: Publish, path: str):
     """Prevents: a run that failed last week, and hides that the command has published since; or a
     refused command that a run of last week hides."""
@@ -153,6 +155,7 @@ def test_who_published_last_counts(location: Location, publish: Publish, path: s
     assert state() == fresh
 
 
+@pytest.mark.slow
 def test_a_look_costs_the_same_however_much_is_declared(
     location: Location, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ):
@@ -178,6 +181,7 @@ def test_a_look_costs_the_same_however_much_is_declared(
     assert not [prefix for prefix in listed if "busy" in prefix or prefix.count("/") < 2]
 
 
+@pytest.mark.slow
 def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish, path: str):
     """Prevents: a data source of which the web UI knows nothing, although it is published each
     morning; events without a publish."""
@@ -226,6 +230,7 @@ def test_the_audit_compares_it(location: Location, publish: Publish):
     assert f"{key_of()}: equal, " in location.log(result)
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_reported(location: Location, publish: Publish):
     """Prevents: one file that is damaged, and stops the messages about all data sources."""
     assert publish(4)
@@ -241,6 +246,7 @@ def test_a_damaged_record_is_reported(location: Location, publish: Publish):
         assert '"Busy" was refused' in message["message"]
 
 
+@pytest.mark.slow
 def test_a_damaged_record_stops_no_lineage(location: Location, publish: Publish, tmp_path: Path):
     """Prevents: one file that is damaged, and keeps the refreshes of all from a catalogue."""
     assert publish(4)

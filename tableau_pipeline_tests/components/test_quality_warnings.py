@@ -94,6 +94,7 @@ def test_warnings_while_rows_may_be_old(location: Location):
         told(None)
 
 
+@pytest.mark.slow
 def test_a_refresh_that_begins_before_the_job(location: Location):
     """Prevents: nobody is warned of a refusal, since the sensor took the job's word for done."""
     location.publish("removed")

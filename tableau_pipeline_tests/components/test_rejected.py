@@ -162,6 +162,7 @@ def test_a_table_of_a_lake(instance: dg.DagsterInstance, told: Told):
     assert models.rejected == {}
 
 
+@pytest.mark.slow
 def test_no_trigger_publishes_rejected_rows(location: Location, told: Told):
     """Prevents: the next refresh by hand or cron publishes what a blocking check has rejected."""
     model = dg.AssetKey.from_user_string(MODEL)

@@ -244,6 +244,7 @@ def stored_as(record: Record, history: History) -> StoredRecord:
     return StoredRecord(format=FORMAT, record=record, history=history)
 
 
+@pytest.mark.slow
 @given(record=RECORD)
 def test_records_survive_json(record: Record):
     """Prevents: what one run records reads otherwise in the next, or as another kind of record."""
@@ -309,6 +310,7 @@ def test_sums_survive_readers_that_know_floats_only(hash_sum: int):
     assert Fingerprint.model_validate(read).hash_sum == hash_sum
 
 
+@pytest.mark.slow
 @given(
     record=RECORD,
     change=st.sampled_from([{"format": FORMAT + 1}, {"format": FORMAT + 1, "windows": []}]),

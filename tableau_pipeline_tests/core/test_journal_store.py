@@ -215,6 +215,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(steps=STEPS)
 def test_writers_with_older_knowledge(steps: list[tuple[int, str]]):

@@ -126,6 +126,7 @@ def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SANDBOX_PORT", str(free_port()))
 
 
+@pytest.mark.slow
 def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     """Prevents: a cause without a remedy."""
     with socket() as taken:

@@ -169,6 +169,7 @@ def test_chart_has_the_version_of_dagster():
     assert f"--version {version} " in text("docs/how-to/kubernetes.md")
 
 
+@pytest.mark.slow
 def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
     """Prevents: a pool or a retry that one deployment has and the other lacks."""
     ours = dagster_yaml_with_logs()

@@ -216,6 +216,7 @@ def test_each_cause_and_its_remedy(
         assert SECRET not in message
 
 
+@pytest.mark.slow
 def test_a_signature_in_a_url_is_not_shown(
     storage: Callable[[str], ObjectStorage], monkeypatch: pytest.MonkeyPatch
 ):

@@ -157,6 +157,7 @@ def test_declared_data_source(site: TableauSite, tmp_path: Path):
         assert materialize(refresh, instance)["decision"] == "no change"
 
 
+@pytest.mark.slow
 def test_other_data_source(site: TableauSite, tmp_path: Path):
     # Prevents: an example that fails, or that changes other rows than those that it names.
     _publish(site, "Stock, EU", tmp_path)

@@ -150,6 +150,7 @@ def test_all_in_one_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert len(published) == declared.count(".PublishedDatasource")
 
 
+@pytest.mark.slow
 @of("star_schema")
 def test_star_schema(example: Example):
     """Prevents: an example of several tables that fails, or publishes only one of them."""

@@ -269,6 +269,7 @@ def test_a_reader_sees_nothing_half_done(path: Path) -> None:
     assert content(path) == []
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_the_file(path: Path) -> None:
     """Prevents: a damaged file after a crash, or a next writer that trips over the remains."""
     script = (

@@ -178,6 +178,7 @@ NESTED = {
 }
 
 
+@pytest.mark.slow
 def test_nested_values_are_their_json(
     spark: SparkSession, hyper: HyperProcess, tmp_path: Path
 ) -> None:
@@ -300,6 +301,7 @@ def test_every_type_has_one_spelling(hyper: HyperProcess, tmp_path: Path):
     assert list(types.values()) == list(SPELT.values())
 
 
+@pytest.mark.slow
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 @example("\x1f0")
 @example("\x007\\'")

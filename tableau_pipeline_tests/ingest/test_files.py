@@ -174,6 +174,7 @@ def test_geospatial_values_are_refused_by_column(spark: SparkSession, tmp_path: 
         read_files(spark, tmp_path / "map.parquet")
 
 
+@pytest.mark.slow
 def test_files_that_differ(spark: SparkSession, tmp_path: Path):
     """Prevents: a column that is dropped because the first of the files has it not."""
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")

@@ -155,6 +155,7 @@ def test_formats(pattern: str, text: str, found: datetime | None):
 FILES = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [7, 1 << 22])
 @FILES
 @given(

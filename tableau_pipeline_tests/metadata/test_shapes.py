@@ -185,6 +185,7 @@ def test_a_column_that_goes_takes_nothing_along_untold(shape: Shape, data: st.Da
     assert {*file.work_on(("field", name, column), [ours])} <= {"aliases"}
 
 
+@pytest.mark.slow
 @given(shape=ANY, data=st.data())
 @settings(max_examples=80)
 def test_no_two_fields_get_one_name(shape: Shape, data: st.DataObject):

@@ -47,6 +47,7 @@ def heard(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return lambda: [record.getMessage() for record in caplog.records if record.name == LOG.name]
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("status", [429, 503])
 def test_call_that_the_server_puts_off(shop: Shop, heard: Callable[[], list[str]], status: int):

@@ -254,6 +254,7 @@ def test_other_columns(pipeline: Pipeline):
     assert (found.is_equal, found.both) == (True, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("schema", ["Extract", "public"])
 def test_what_others_have_published(pipeline: Pipeline, tmp_path: Path, schema: str):

@@ -164,6 +164,7 @@ class Zombie:
         return self.pipeline.refresh(around_journal=lambda _: journal, **around)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("stop", ["overtaken", "no network"])
 def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pipeline], stop: str):
@@ -186,6 +187,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
     """Prevents: a guard that takes the published rows for none, as no record tells of them."""
     zombie = Zombie(pipeline)
@@ -217,6 +219,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
     assert len(pipeline.found()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_overtaken_while_it_packs_its_file(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a refresh that was overtaken ends with "No such file", as the newer one has removed

@@ -79,6 +79,7 @@ def test_places_are_known_to_maps(pipeline: Pipeline):
     assert "[Geographical]" not in pipeline.tds()
 
 
+@pytest.mark.slow
 def test_what_people_edited_stays(pipeline: Pipeline):
     """Prevents: a caption or a calculated field of an analyst is gone with the next change of the
     declaration; or theirs is taken for ours later."""
@@ -115,6 +116,7 @@ def test_a_plan_tells_of_metadata(pipeline: Pipeline):
             assert conflicts == ([told] if look else [])
 
 
+@pytest.mark.slow
 def test_policies_of_conflicts(pipeline: Pipeline):
     """Prevents: a conflict is settled in another way than declared."""
     captions(pipeline, delay="Delay")
@@ -129,6 +131,7 @@ def test_policies_of_conflicts(pipeline: Pipeline):
     assert_at_rest(pipeline, delay="Minutes late")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["keep", "refuse"])
 def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConflict):
     """Prevents: a check that warns every night of a caption that everybody is content with."""
@@ -170,6 +173,7 @@ def test_new_columns_keep_what_people_made(pipeline: Pipeline):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 def test_a_column_that_people_use_goes_only_if_that_is_accepted(pipeline: Pipeline):
     """Prevents: a calculated field is broken by a column that goes, and nobody was told."""
     captions(pipeline, carrier="Airline")
@@ -289,6 +293,7 @@ def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 def test_metadata_alone(pipeline: Pipeline):
     """Prevents: a new caption waits for models, or brings rows along that were not to go out."""
     refused(lambda: pipeline.run(metadata_only=True), "Refresh without metadata_only")
@@ -347,6 +352,7 @@ def test_an_edit_between_the_two_first_publishes(pipeline: Pipeline):
     assert_at_rest(pipeline, delay="Delay", carrier="Line")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_publish_that_misses_its_data_source(pipeline: Pipeline, nth: int):
     """Prevents: metadata that never come, since the publish that brought them went to a new data
@@ -367,6 +373,7 @@ def test_a_publish_that_misses_its_data_source(pipeline: Pipeline, nth: int):
     assert_at_rest(pipeline, delay="Delay")
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("after", ["a failure", "a crash", "an unknown outcome"])
 def test_they_come_back_where_replace_drops_them(new_pipeline: Callable[..., Pipeline], after: str):
@@ -403,6 +410,7 @@ def test_metadata_of_other_tables(pipeline: Pipeline):
     assert isinstance(report.plan, NoChange)
 
 
+@pytest.mark.slow
 def test_comments_of_a_model_are_descriptions(pipeline: Pipeline):
     """Prevents: descriptions that stand in Spark already have to be typed again; or that come back
     as a change each night."""

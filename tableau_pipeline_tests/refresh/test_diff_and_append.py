@@ -70,6 +70,7 @@ BEYOND = [
 ]
 
 
+@pytest.mark.slow
 def test_rows_from_the_last_value_on_are_shipped(pipeline: Pipeline):
     """Prevents: a row that came late to the last value is never published, or comes twice; rows
     that changed before the cursor stay as they were, and nobody is told."""

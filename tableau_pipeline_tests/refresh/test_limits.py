@@ -86,6 +86,7 @@ def approval(pipeline: Pipeline, **fields: Any) -> Approval:
 # How many rows may change.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [BY_KEY, ReplaceAll()], ids=["diff", "replace"])
 def test_too_many_rows_change(pipeline: Pipeline, policy: Policy):
     """Prevents: a model that is wrong in half of its rows reaches the dashboards, since it has as
@@ -134,6 +135,7 @@ def test_rows_without_a_record_cannot_be_counted(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [BY_KEY, ReplaceAll()], ids=["diff", "replace"])
 def test_damaged_rows_cannot_be_counted(pipeline: Pipeline, policy: Policy):
     """Prevents: a file that a disk has damaged ends each refresh with an error of hyperd."""
@@ -251,6 +253,7 @@ MOVED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(2)
 @pytest.mark.parametrize("event", MOVED.values(), ids=MOVED)
 def test_a_plan_whose_facts_have_moved(pipeline: Pipeline, event: tuple[Callable, str]):

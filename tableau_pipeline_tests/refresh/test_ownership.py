@@ -61,6 +61,7 @@ def test_foreign_data_source_is_untouched(pipeline: Pipeline):
     left_alone(pipeline, hers.id, refusal="adopt: true")
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("user", "tag"),
@@ -124,6 +125,7 @@ def test_second_deployment(pipeline: Pipeline, *, whole_deployment: bool):
     left_alone(pipeline, luid, refusal="another deployment")
 
 
+@pytest.mark.slow
 def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
     """Prevents: what an older version published stays open to every other deployment."""
     pipeline.run()
@@ -271,6 +273,7 @@ def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
     assert isinstance(pipeline.run().plan, NoChange)
 
 
+@pytest.mark.slow
 def test_deleted(pipeline: Pipeline):
     """Prevents: unchanged models leave a deleted data source unpublished for ever."""
     pipeline.run()
@@ -294,6 +297,7 @@ def adopting(pipeline: Pipeline, rows: pa.Table | None = None) -> str:
     return str(hers.id)
 
 
+@pytest.mark.slow
 def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
     """Prevents: `adopt: true` drops the calculated fields of the person it takes over from, or
     breaks the dashboards that hang on it."""
@@ -344,6 +348,7 @@ def test_adopted_extract_of_a_database(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_adoption_names_what_it_would_drop(star: Pipeline):
     """Prevents: work is gone, and nobody was told which."""
     adopting(star, OTHER_SCHEMA)

@@ -76,6 +76,7 @@ def test_windows_of_time(windows: Pipeline, kind: str, zone: str, night: str):
     assert ships(windows) == RowCounts(deleted=6, inserted=3)
 
 
+@pytest.mark.slow
 def test_partitions_come_and_go(windows: Pipeline):
     """Prevents: the rows of a partition that is no more stay published, or one that was written
     again is shipped although it is as before."""
@@ -106,6 +107,7 @@ def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
     assert ships(windows).whole
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("type_", "written", "is_update"),
@@ -169,6 +171,7 @@ def test_partitions_by_value(pipeline: Pipeline, type_: pa.DataType, values: lis
     assert ships(pipeline) == RowCounts(deleted=2, inserted=0)
 
 
+@pytest.mark.slow
 def test_model_that_was_not_partitioned(windows: Pipeline):
     """Prevents: the rows of a model from before it was partitioned stay published; a misspelt
     column shows as an error of hyperd."""
@@ -226,6 +229,7 @@ def test_column_that_is_no_date(pipeline: Pipeline, column: str, phrase: str):
     refused(pipeline.run, "retain", phrase)
 
 
+@pytest.mark.slow
 def test_record_does_not_grow_with_the_partitions(pipeline: Pipeline):
     """Prevents: records that list three years of hours, until the journal is the slowest part."""
     sizes = []
@@ -290,6 +294,7 @@ def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
     assert report.tables == {"flights": RowCounts(deleted=deleted, inserted=2)}
 
 
+@pytest.mark.slow
 def test_a_key_that_a_shared_file_has_is_refused(parted: Pipeline):
     """Prevents: a new row whose key another partition has deletes that partition's row."""
     materialize(parted, {"south": remarks([(1, 0, "x")])})

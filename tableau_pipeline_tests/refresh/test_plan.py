@@ -64,6 +64,7 @@ SCHEMAS = [
 ]
 
 
+@pytest.mark.slow
 def test_changes_of_columns(pipeline: Pipeline):
     """Prevents: a column that dashboards use vanishes, or a harmless one stops the refresh."""
     pipeline.run()

@@ -61,6 +61,7 @@ def said(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("moves", [True, False])
 def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
@@ -272,6 +273,7 @@ def test_declared_as_it_stands_and_then_no_more(new_pipeline: NewPipeline):
     assert said(pipeline) == before
 
 
+@pytest.mark.slow
 def test_a_certification_of_a_person_that_is_declared(new_pipeline: NewPipeline):
     """Prevents: rows that differ from the models stay certified, as a person had certified them."""
     pipeline = new_pipeline(reconcile=Reconcile(max_mb=1e-6))
@@ -285,6 +287,7 @@ def test_a_certification_of_a_person_that_is_declared(new_pipeline: NewPipeline)
     assert said(pipeline)["certified"] is None
 
 
+@pytest.mark.slow
 def test_certified_while_equal(new_pipeline: NewPipeline):
     """Prevents: a seal of approval on rows that differ from the models."""
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile(max_mb=1e-6))
@@ -405,6 +408,7 @@ def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
     assert said(pipeline)["owner"] == "ann"
 
 
+@pytest.mark.slow
 def test_overwrite_that_forgets(new_pipeline: NewPipeline):
     """Prevents: after a publish, what is declared is gone, and taken for the wish of people."""
     pipeline = new_pipeline(owner="ann", **SAID)

@@ -30,6 +30,7 @@ FEWER = 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1'
 OTHERS = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
 
 
+@pytest.mark.slow
 def test_checksums_tell_values_apart(pipeline: Pipeline):
     """Prevents: a wrong value that the number of rows does not show."""
     pipeline.declare(reconcile=Reconcile(checksums=True, by="download"))
@@ -65,6 +66,7 @@ def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
     assert pipeline.journal.checkpoint().distrust is None
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_not_called_reconciled(pipeline: Pipeline):
     """Prevents: a few megabytes that unpack to thousands, and fill the disk; a refresh that fails
     because its user may publish, but not download."""
@@ -235,6 +237,7 @@ def test_who_could_not_look_looks_again(pipeline: Pipeline, now: str):
     assert watched(pipeline)[1] == []
 
 
+@pytest.mark.slow
 def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a data source that is never compared, although its server could count its keys."""
     older = new_pipeline(

@@ -22,6 +22,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import WHOLE, Pipeline, ses
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 
 
+@pytest.mark.slow
 def test_first_publish(star: Pipeline):
     """Prevents: a data source is created with other rows than its models, or without our tag."""
     report = star.run()
@@ -83,6 +84,7 @@ def test_dry_run_changes_nothing(pipeline: Pipeline, path: str):
     assert pipeline.run(dry_run=True).summary.startswith(f"{pipeline.name}: {refused}")
 
 
+@pytest.mark.slow
 def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCaptureFixture):
     """Prevents: a run that ends without a line on what was published, where, and whether it is
     right."""

@@ -87,6 +87,7 @@ def test_back_and_forward(pipeline: Pipeline, policy: Policy):
     assert pipeline.run().decision == "no change"
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_dry_run_of_a_rollback(pipeline: Pipeline):
     """Prevents: a preview that holds the data source, or changes it."""
@@ -99,6 +100,7 @@ def test_a_dry_run_of_a_rollback(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_windows_end_where_they_ended_then(pipeline: Pipeline):
     """Prevents: a rollback after midnight drops a day that the dashboards had."""
@@ -113,6 +115,7 @@ def test_windows_end_where_they_ended_then(pipeline: Pipeline):
     assert rows(pipeline) == then
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_columns_come_back(pipeline: Pipeline):
     """Prevents: only rows can be taken back, and not a column that a model has lost."""
@@ -127,6 +130,7 @@ def test_columns_come_back(pipeline: Pipeline):
     assert rows(pipeline) == then
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_metadata_come_back_and_edits_stay(pipeline: Pipeline):
     """Prevents: a rollback that keeps the wrong caption of the bad change, or drops what analysts
@@ -152,6 +156,7 @@ def test_metadata_come_back_and_edits_stay(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_versions_that_are_gone(pipeline: Pipeline):
     """Prevents: a data source that is held, although nothing was taken back; half a rollback."""
@@ -225,6 +230,7 @@ def test_a_hold_that_cannot_be_read(pipeline: Pipeline):
         pipeline.run()
 
 
+@pytest.mark.slow
 def test_partitions_go_back(pipeline: Pipeline):
     """Prevents: a partition that was added since stays published."""
     pipeline.policy(Partitions("part"), guard=LAX)

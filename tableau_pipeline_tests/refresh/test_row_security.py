@@ -92,6 +92,7 @@ def test_work_that_goes_is_saved(pipeline: Pipeline):
     assert "was saved as" in str(report.warnings)
 
 
+@pytest.mark.slow
 def test_a_filter_that_is_gone(pipeline: Pipeline):
     """Prevents: rows go on to everybody, since nobody notices that the filter was taken away."""
     secured(pipeline)
@@ -105,6 +106,7 @@ def test_a_filter_that_is_gone(pipeline: Pipeline):
     assert pipeline.run().decision == "no change"
 
 
+@pytest.mark.slow
 def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
     """Prevents: a deleted data source comes back with its rows, and without its filter."""
     luid = secured(pipeline)
@@ -116,6 +118,7 @@ def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
     assert pipeline.run().decision == "no change"
 
 
+@pytest.mark.slow
 def test_another_of_its_name(pipeline: Pipeline):
     """Prevents: rows go to everybody in a data source that somebody has published in the place of
     the one with the filter, since no record of that one counts any more."""
@@ -138,6 +141,7 @@ def test_two_filters_of_one_field(pipeline: Pipeline):
     assert two[name] == one[name] * 2
 
 
+@pytest.mark.slow
 def test_a_filter_that_cannot_be_read(pipeline: Pipeline):
     """Prevents: a publish drops the filter, since its user may no longer read the metadata."""
     secured(pipeline)
@@ -184,6 +188,7 @@ def saves(pipeline: Pipeline, has: RowFilter) -> None:
     other_users.edits(pipeline, change)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", ["members", "last days", "a set", "a user function", "a user filter"]
 )
@@ -240,6 +245,7 @@ def held(pipeline: Pipeline, report: Refreshed) -> bool:
     return rows == {"flights": 0} and "has no rows yet (guarded: true)" in str(report.warnings)
 
 
+@pytest.mark.slow
 def test_no_rows_before_there_is_a_filter(pipeline: Pipeline):
     """Prevents: between the first publish and the filter, everybody sees all rows."""
     pipeline.declare(guarded=True)
@@ -259,6 +265,7 @@ def test_no_rows_before_there_is_a_filter(pipeline: Pipeline):
     assert pipeline.run().decision == "no change"
 
 
+@pytest.mark.slow
 def test_rows_that_are_there_need_a_filter(pipeline: Pipeline):
     """Prevents: `guarded: true` on a data source that everybody can read says nothing; or its
     dashboards become empty."""
@@ -274,6 +281,7 @@ def test_rows_that_are_there_need_a_filter(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_a_guarded_data_source_that_was_deleted(pipeline: Pipeline):
     """Prevents: a data source that comes back, by `accept: [filter]`, shows its rows to all."""
     pipeline.declare(guarded=True)
@@ -285,6 +293,7 @@ def test_a_guarded_data_source_that_was_deleted(pipeline: Pipeline):
     assert held(pipeline, pipeline.run(Accept.FILTER))
 
 
+@pytest.mark.slow
 def test_a_rollback_waits_for_the_filter(pipeline: Pipeline):
     """Prevents: a rollback publishes the rows that are held back."""
     pipeline.run()
@@ -340,6 +349,7 @@ def test_entitlements_that_lock_out(pipeline: Pipeline, access: pa.Table, told: 
     assert pipeline.found() == []
 
 
+@pytest.mark.slow
 def test_entitlements_that_shrink(pipeline: Pipeline):
     """Prevents: half of the people are locked out, as the table lost their rows."""
     entitled(pipeline, people(*"abcdefghi", "ANN"))

@@ -118,6 +118,7 @@ def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, s
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("sent", [False, True])
 def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, sent: bool):
@@ -213,6 +214,7 @@ def test_newest_of_several_versions():
     assert history.published_version("orders") == 7
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("killed", [False, True])
 def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, killed: bool):
@@ -251,6 +253,7 @@ def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]):
     """Prevents: a failed job looks like a success, or says nothing of why."""
     on = {"taken_name": "at-request"}
@@ -292,6 +295,7 @@ def publishes(pipeline: Pipeline) -> Callable[[], object]:
     return lambda: other_users.publishes(pipeline, flights(3), user=ADMIN)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("before", "moment", "on"),

@@ -82,6 +82,7 @@ def test_another_update_is_under_way(pipeline: Pipeline):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 def test_update_that_arrived_without_an_answer(new_pipeline: New):
     """Prevents: an update counts as refused while it runs, and lands on what comes after it."""
     pipeline = new_pipeline(on={"repeated_request": "conflict"})
@@ -103,6 +104,7 @@ REPLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(("on", "failing"), REPLACES.values(), ids=REPLACES)
 def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failing: int):
@@ -138,6 +140,7 @@ def test_server_without_updates(new_pipeline: New):
 HIDDEN = ["administrators", "session-lost"]
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("access", HIDDEN)
 def test_jobs_for_administrators_only(
@@ -173,6 +176,7 @@ def killed_while_it_waits(seconds: float) -> None:
     raise KilledError
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("is_update", [False, True])
 def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
@@ -213,6 +217,7 @@ def test_hidden_job_that_never_shows(new_pipeline: New):
     assert pipeline.run().decision == "no change"
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("stamps", ["at-once", "never"])
 def test_jobs_that_are_gone_at_once(
@@ -230,6 +235,7 @@ def test_jobs_that_are_gone_at_once(
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_late_time_stamp_is_no_stamp_that_stays(new_pipeline: New):
     """Prevents: everything is published at each refresh for ever, since the first update was looked
@@ -246,6 +252,7 @@ def test_a_late_time_stamp_is_no_stamp_that_stays(new_pipeline: New):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_failed_update_tells_nothing_of_time_stamps(new_pipeline: New):
     """Prevents: the same, since one update has failed whose job was gone."""
@@ -259,6 +266,7 @@ def test_a_failed_update_tells_nothing_of_time_stamps(new_pipeline: New):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_revision_of_another_user_is_not_our_publish(new_pipeline: New):
     """Prevents: for a user who may not ask for jobs, a refresh that ends well while its publish
@@ -284,6 +292,7 @@ def test_revision_of_another_user_is_not_our_publish(new_pipeline: New):
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.MonkeyPatch):
     """Prevents: everything is published twice, since a hidden publish took effect between the
@@ -312,6 +321,7 @@ def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.Mon
     assert_at_rest(pipeline)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_renamed_while_a_publish_waits(new_pipeline: New):
     """Prevents: a refresh that ends well although its rows went into a second data source, since

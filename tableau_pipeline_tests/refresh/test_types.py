@@ -38,6 +38,7 @@ def published(pipeline: Pipeline, column: str = "departs", by: str = "flight_id"
     return published_rows(pipeline.eyes, str(item.id)).sort_by(by)[column].to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("zone", "policy", "more"),

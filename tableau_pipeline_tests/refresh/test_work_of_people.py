@@ -51,6 +51,7 @@ def works_on_a_column(pipeline: Pipeline) -> None:
     other_users.edits(pipeline, lambda tds: tds.replace(b"<layout", FOLDER, 1))
 
 
+@pytest.mark.slow
 def test_a_column_goes_and_returns(pipeline: Pipeline):
     """Prevents: what people made of a column goes with it, saved nowhere and told to nobody; or
     nobody remembers it when the column is back."""
@@ -82,6 +83,7 @@ def test_a_column_goes_and_returns(pipeline: Pipeline):
     assert report.warnings == ()
 
 
+@pytest.mark.slow
 def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
     """Prevents: what was declared of a column passes for the work of people, and is saved."""
     fields = (FieldMetadata("carrier", caption="Airline"), FieldMetadata("delay", caption="Late"))
@@ -94,6 +96,7 @@ def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
     assert saved(pipeline) == []
 
 
+@pytest.mark.slow
 def test_a_caption_that_was_declared_as_it_stood(pipeline: Pipeline):
     """Prevents: a person's caption is removed, because it was declared as it stood for a while."""
     pipeline.run()
@@ -104,6 +107,7 @@ def test_a_caption_that_was_declared_as_it_stood(pipeline: Pipeline):
         assert other_users.captions(pipeline) == {"carrier": "Line"}
 
 
+@pytest.mark.slow
 def test_a_caption_that_another_field_has(pipeline: Pipeline):
     """Prevents: two fields of one name, of which one is an analyst's."""
     captions(pipeline, delay="Delay")
@@ -123,6 +127,7 @@ def test_a_caption_that_another_field_has(pipeline: Pipeline):
     assert other_users.captions(pipeline) == {"delay": "Delayed", "flight_id": "Flight"}
 
 
+@pytest.mark.slow
 def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
     """Prevents: two fields of one name, as a model has a new column."""
     pipeline.run()
@@ -134,6 +139,7 @@ def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
 def test_a_calculation_goes_that_a_field_uses(pipeline: Pipeline):
     """Prevents: a refusal promises a copy that the accepted run does not make, and a field of a
     person stays whose formula names nothing."""
@@ -168,6 +174,7 @@ def unreadable(pipeline: Pipeline) -> None:
     other_users.edits(pipeline, lambda tds: tds.replace(b"<layout", deep, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["", "closing"])
 def test_a_document_that_cannot_be_read(pipeline: Pipeline, killed: str):
     """Prevents: a data source of ours gets no rows any more, whatever is accepted, as nobody can

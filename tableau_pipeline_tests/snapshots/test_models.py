@@ -57,6 +57,7 @@ def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> N
     assert snapshot.size == sum(path.stat().st_size for path in stored)
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("emptied", ["no rows", "no partitions", "all filtered out"])
 def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, storage: Storage) -> None:
@@ -77,6 +78,7 @@ def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, storage
     assert found.count() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_failed_write_leaves_nothing(spark: SparkSession, storage: Storage) -> None:
     """Prevents half a model that looks like a whole one, and garbage after each failure."""
@@ -392,6 +394,7 @@ def by_day(frame: DataFrame, store: SnapshotStore) -> Snapshot:
     )
 
 
+@pytest.mark.slow
 def test_every_type_survives(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
     """Prevents: a model that has other values or types when it is read, or another fingerprint in
     an object store."""
@@ -409,6 +412,7 @@ def test_every_type_survives(spark: SparkSession, objects: SnapshotStore, tmp_pa
     assert texts(found) == texts(from_disk) == texts(frame)
 
 
+@pytest.mark.slow
 def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
     """Prevents: objects that Spark can read and hyperd cannot; files that are fetched although
     nothing reads them."""
@@ -453,6 +457,7 @@ def test_objects_that_nobody_sees_are_no_version(
         write_rows(rows, astray, "@data/x", asset_key="model")
 
 
+@pytest.mark.slow
 def test_partitions_are_stored_apart(spark: SparkSession, objects: SnapshotStore):
     """Prevents: rows in the files of another partition, or a partition that loses its rows."""
     day = "date'2024-03-01' + CAST(id % 2 AS int)"
@@ -483,6 +488,7 @@ def test_missing_objects_are_named(spark: SparkSession, objects: SnapshotStore):
     assert stored.missing() == [stored.folder.uri(lost)]
 
 
+@pytest.mark.slow
 def test_partitions_without_rows(spark: SparkSession, objects: SnapshotStore):
     """Prevents: a model that cannot be read until one of its partitions has rows."""
     frame = spark.sql("SELECT date'2024-03-01' AS day, named_struct('x, y', 1) AS `a b` LIMIT 0")

@@ -58,6 +58,7 @@ def test_days_begin_at_midnight_of_the_partitions_zone(
     assert rows(snapshots) == {"2026-03-28": 1, "2026-03-29": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(
     ("zone", "day"),
@@ -82,6 +83,7 @@ def test_hours(spark: SparkSession, tmp_path: Path, zone: str, day: str):
         assert [row.hour for row in read_frame(spark, parts[key]).collect()] == [key] * len(near)
 
 
+@pytest.mark.slow
 def test_the_lookup_of_three_years_of_hours():
     """Prevents: 1.6 million rows, one for each minute, in memory before Spark begins."""
     hours = dg.HourlyPartitionsDefinition("2023-01-01-00:00", timezone="Europe/Paris")
@@ -117,6 +119,7 @@ def test_the_key_by_which_spark_names_no_partition(spark: SparkSession, tmp_path
         store(frame, tmp_path, "k", ["a", "__HIVE_DEFAULT_PARTITION__"])
 
 
+@pytest.mark.slow
 def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path: Path):
     """Prevents: partitions summed another way than whole models, so that nothing is ever proved."""
     frame = spark.range(1_000).selectExpr("id", "DATE '2026-01-01' + CAST(id % 3 AS INT) AS day")

@@ -183,6 +183,7 @@ def fingerprints(spark: SparkSession, groups: list[list[Any]]) -> list[Fingerpri
     return [found.get(number, Fingerprint(rows=0, hash_sum=0)) for number in range(len(groups))]
 
 
+@pytest.mark.slow
 @given(groups=st.lists(_rows, min_size=20, max_size=40))
 @settings(_settings, max_examples=4)
 def test_fingerprints_are_equal_just_when_the_rows_are(

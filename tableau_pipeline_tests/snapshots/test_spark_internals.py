@@ -39,6 +39,7 @@ def test_messages_are_logged_once(spark: SparkSession, caplog: pytest.LogCapture
         assert logging.getLogger(name).level == logging.CRITICAL
 
 
+@pytest.mark.slow
 def test_modules_go_with_tasks():
     """Prevents: executors import a module that is not installed there."""
     internals.ship_module(arrow_files)

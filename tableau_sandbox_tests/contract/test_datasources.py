@@ -243,6 +243,7 @@ def test_cancelled_too_late(workspace: Workspace):
     workspace.send(f"PUT jobs/{job['job@id']}").is_refused("403091")
 
 
+@pytest.mark.slow
 @fact("PUT sites/{site}/jobs/{job}", Source.UPDATE_GUIDE)
 def test_cancelled_update(workspace: Workspace):
     """A queued update is cancelled with 200 or 204, finishCode 2 and no effect."""
@@ -256,6 +257,7 @@ def test_cancelled_update(workspace: Workspace):
     assert workspace.rows(targets[-1]) == [*ROWS]
 
 
+@pytest.mark.slow
 @fact(_JOB, Source.NOBODY)
 def test_finished_job_is_kept(workspace: Workspace):
     """A job can be asked for after its end."""

@@ -481,6 +481,7 @@ def _twice(
     return job, workspace.update(target, second, payload, request_id=request_id), target
 
 
+@pytest.mark.slow
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_repeated_request_changes_nothing(workspace: Workspace):
     """A known RequestID is ignored, whatever the request asks for."""

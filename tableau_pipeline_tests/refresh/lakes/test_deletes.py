@@ -133,6 +133,7 @@ def check_table(connection: Connection, writer: Writer, draw: random.Random, cop
         before = newest, ledger
 
 
+@pytest.mark.slow
 def test_deleted_rows_are_the_update(pipeline: Pipeline, tmp_path: Path):
     """Prevents: a file that is read as a whole, or sent, because some of its rows were deleted."""
     writer = DeltaWriter(tmp_path / "lake", random.Random(1))
@@ -324,6 +325,7 @@ def test_the_time_of_a_version(tmp_path: Path, more: dict[str, int], expected: i
 MAKERS = (delta_table, iceberg_table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS)
 def test_rows_are_those_of_the_ledger(tmp_path: Path, make: Maker):
     """Prevents: deleted rows that are published, rows that are lost, and rows that are sent again,

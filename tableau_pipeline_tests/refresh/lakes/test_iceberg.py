@@ -263,6 +263,7 @@ def is_published(pipeline: Pipeline, table: Table) -> bool:
     return published(pipeline) == in_order(table.scan().to_arrow())
 
 
+@pytest.mark.slow
 def test_an_empty_table(pipeline: Pipeline, catalog: SqlCatalog):
     """Prevents: a failure before the first rows arrive."""
     made = table_of(catalog, rows_of([]))

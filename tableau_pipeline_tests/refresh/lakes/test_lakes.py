@@ -81,6 +81,7 @@ def accepted(pipeline: Pipeline, today: datetime = FIRST_DAY) -> None:
         pipeline.run(Accept.SCHEMA, around={"now": today})
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_changed_rows_are_sent(pipeline: Pipeline, lake: Any):
     """Prevents: a table that goes whole whenever some of its rows change, or is rewritten; a
@@ -186,6 +187,7 @@ def test_a_base_that_is_gone_costs_a_whole_publish(pipeline: Pipeline, lake: Any
     assert published(pipeline) == in_order(lake.rows())
 
 
+@pytest.mark.slow
 def test_columns_that_are_mapped(pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path):
     """Prevents: values that are published under the name that a column had in older files."""
     lake = Delta(tmp_path, catalog, by=("word",))
@@ -239,6 +241,7 @@ def test_a_restored_table(pipeline: Pipeline, lake: Delta):
     assert published(pipeline) == in_order(lake.rows())
 
 
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("lost", [True, False], ids=["a key is lost", "rows were not compared"])
 @only_delta

@@ -12,6 +12,7 @@ from tableau_pipeline_tests.refresh.support.shipping import refused
 from tableau_pipeline_tests.refresh.test_rollback import back, held, release
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [Delta, Iceberg])
 def test_a_lake_table_goes_back(pipeline: Pipeline, make: Any, catalog: Any, tmp_path: Any):
     """Prevents: rows of the newest version of a table under the number of an older one; a rollback

@@ -48,6 +48,7 @@ def test_there_is_a_store_of_a_release():
     assert "1.0.0" in RELEASES
 
 
+@pytest.mark.slow
 def test_a_refresh_goes_on(pipeline: Pipeline):
     """Prevents: an upgrade after which all is published again, or refused; or lost metadata."""
     with pytest.raises(RefusedError, match="this is a copy, or it was moved"):
