@@ -2,10 +2,11 @@
 
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote, urlsplit
@@ -29,6 +30,7 @@ from tableau_pipeline.core.snapshot import DataFile, Snapshot
 from tableau_pipeline.errors import LakeError, RefreshError
 from tableau_pipeline.hyper.parquet import StoredColumn
 from tableau_pipeline.hyper.types import Column
+from tableau_pipeline.lake import file_credentials
 from tableau_pipeline.lake.files import (
     Footer,
     folder_at,
@@ -42,6 +44,7 @@ from tableau_pipeline.lake.files import (
     with_deletes,
 )
 from tableau_pipeline.lake.iceberg_deletes import Deletes, deletes_by_values, deletes_of
+from tableau_pipeline.objects.lent import Credentials, lend
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import is_url
 
@@ -219,6 +222,7 @@ def _open_table(location: str | InCatalog) -> StaticTable:
     if isinstance(location, InCatalog):
         loaded = _load_from_catalog(location)
         metadata, source = loaded.metadata, loaded.metadata_location
+        _lend_credentials(loaded, location)
     else:
         source = _current_metadata(location)
         try:
@@ -324,6 +328,12 @@ class LakeIO(FileIO):
 
     def new_input(self, location: str) -> "LakeFile":
         """Return a file to read."""
+        # A catalog without a server reads the metadata of a table before it returns the table.
+        if name := self.properties.get(_CATALOG):
+            folder = normalized(location).rpartition("/")[0]
+            lend(
+                folder, file_credentials.of_settings(self.properties, folder), lender=_lender(name)
+            )
         return LakeFile(location)
 
     def new_output(self, location: str) -> NoReturn:
@@ -360,13 +370,15 @@ _PROPERTIES = {
     "py-io-impl": "tableau_pipeline.lake.iceberg.LakeIO",
     # Reading must not create anything; catalogs in a database would create their tables.
     "init_catalog_tables": "false",
-    # Ask catalogs over HTTP for no credentials: we have our own for the files.
-    "header.X-Iceberg-Access-Delegation": "",
 }
+# The property that has the name of the catalog.
+_CATALOG = "tableau_pipeline.catalog"
 # Messages may show the values of these settings of a catalog.
 _SHOWN_SETTINGS = ("type", "uri", "warehouse")
 # Mask only texts that are longer than this. Shorter texts are no secrets, and occur in any message.
 _LONGEST_SHOWN = 3
+# A property with credentials in a text of JSON, and its value.
+_HANDED_OUT = re.compile(r"""((?:s3|client|gcs|adls)\.[\w.-]+\\?["']\s*:\s*\\?["'])[^"'\\]*""")
 
 
 def _load_from_catalog(location: InCatalog) -> Table:
@@ -387,7 +399,8 @@ def _load_from_catalog(location: InCatalog) -> Table:
             f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI",
         )
     try:
-        with load_catalog(location.catalog, **{**settings, **_PROPERTIES}) as catalog:
+        properties = {**settings, **_PROPERTIES, _CATALOG: name}
+        with load_catalog(name, **properties) as catalog:
             return catalog.load_table(location.table)
     except (NoSuchTableError, NoSuchNamespaceError):
         raise LakeError(
@@ -404,11 +417,49 @@ def _load_from_catalog(location: InCatalog) -> Table:
         ) from None
 
 
+def _lend_credentials(table: Table, location: InCatalog) -> None:
+    """Read the files of a table with the credentials that its catalog has for them."""
+    folder = normalized(table.location())
+    metadata_folder = normalized(table.metadata_location or "").rpartition("/")[0]
+    # The metadata may be elsewhere.
+    is_below = f"{metadata_folder}/".startswith(f"{folder}/")
+    for each in (folder,) if is_below else (folder, metadata_folder):
+        lend(
+            each,
+            file_credentials.of_table(table, each),
+            renew=partial(_renewed, location, each),
+            lender=_lender(location.catalog),
+        )
+
+
+def _lender(catalog: str) -> str:
+    return f'pyiceberg\'s catalog "{catalog}"'
+
+
+def _renewed(location: InCatalog, folder: str) -> Credentials:
+    """Return new credentials for a folder, in place of those that expire.
+
+    Raises:
+        RefusedError: the catalog no longer has the table.
+        RefreshError: the request to the catalog failed, or the catalog no longer has credentials.
+    """
+    credentials = file_credentials.of_table(_load_from_catalog(location), folder)
+    if credentials is None:
+        raise RefreshError(
+            f"The catalog {location.catalog} handed out credentials for the Iceberg table "
+            f"{location.table} that expire, and hands out none in their place. Let it hand out "
+            "credentials again, then run again"
+        )
+    return credentials
+
+
 def _masked_reason(error: Exception, known: Mapping[str, Any]) -> str:
     """Return the first line of an error, with secrets masked."""
     text = str(error).strip().partition("\n")[0].rstrip(".") or "it gave no reason"
     for secret in sorted(_secrets(known), key=len, reverse=True):
         text = text.replace(secret, "***")
+    # An answer of the catalog may be quoted, with credentials that it hands out.
+    text = _HANDED_OUT.sub(r"\1***", text)
     return f"{type(error).__name__}: {re.sub(r'//[^/@ ]*@', '//', text)}"
 
 

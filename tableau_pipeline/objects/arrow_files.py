@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -51,12 +51,15 @@ _CLIENT: "ClientConfig" = {
 _RETRY: "RetryConfig" = {"retry_timeout": timedelta(hours=1)}
 
 
-def open_store(url: str) -> ObjectStore:
+def open_store(url: str, **others: Any) -> ObjectStore:
     """Open the store whose objects are below a URL.
 
     The environment provides endpoint and credentials, in variables such as AWS_ACCESS_KEY_ID.
+
+    Args:
+        others: arguments of obstore that replace some of these.
     """
-    return from_url(url, client_options=_CLIENT, retry_config=_RETRY)
+    return from_url(url, client_options=_CLIENT, retry_config=_RETRY, **others)
 
 
 @dataclass(frozen=True)

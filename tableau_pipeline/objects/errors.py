@@ -5,7 +5,7 @@ Spark's executors run this module, so it may import nothing else of this package
 
 import html
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from errno import ENOENT
 
@@ -114,6 +114,9 @@ _CAUSES = (
 _CODE = re.compile(r"<Code>\s*(\w+)")
 # Stores answer with these codes if no object has the key.
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
+# The text of an exception of our own, in that of an error of the library which speaks to stores.
+_RENEWAL = re.compile(r"External \w+ credential provider: \w+: ([^\n]+)")
+_NO_NAMES: Mapping[str, str] = {}
 
 
 class ObjectStoreTaskError(Exception):
@@ -122,7 +125,12 @@ class ObjectStoreTaskError(Exception):
 
 @contextmanager
 def translate_errors(
-    doing: str, url: str, *, kind: type[Exception], may_lack: bool = False
+    doing: str,
+    url: str,
+    *,
+    kind: type[Exception],
+    may_lack: bool = False,
+    names: Mapping[str, str] = _NO_NAMES,
 ) -> Generator[None]:
     """Turn errors of the store into errors of another kind, with messages of one line.
 
@@ -130,6 +138,7 @@ def translate_errors(
         doing: what fails, such as "Reading".
         url: the URL of the object or folder.
         may_lack: whether to raise `FileNotFoundError` for a missing object.
+        names: see `describe_failure`.
     """
     try:
         yield
@@ -146,12 +155,21 @@ def translate_errors(
         ):
             raise FileNotFoundError(ENOENT, "there is no such object", url) from None
         # Drop the original error: it shows the whole request, which may contain a signature.
-        raise kind(describe_failure(error, doing, url)) from None
+        raise kind(describe_failure(error, doing, url, names=names)) from None
 
 
-def describe_failure(error: Exception, doing: str, url: str) -> str:
-    """Return one line: what failed, the cause, the answer of the store, and the remedy."""
+def describe_failure(
+    error: Exception, doing: str, url: str, *, names: Mapping[str, str] = _NO_NAMES
+) -> str:
+    """Return one line: what failed, the cause, the answer of the store, and the remedy.
+
+    Args:
+        names: words for the "credentials" and the "endpoint", if these are not the variables of the
+            store's own SDK.
+    """
     text, scheme = str(error), url.partition(":")[0]
+    if renewal := _RENEWAL.search(text):
+        return f"{doing} {url} failed: {renewal[1]}"
     if "://" not in url:
         first_line = text.partition("\n")[0].rstrip(".")
         return f"{doing} {url} failed: {first_line}. Check the disk, and the rights to its folder"
@@ -173,8 +191,9 @@ def describe_failure(error: Exception, doing: str, url: str) -> str:
         first_line = re.sub(r"(https?://[^\s?]+)\?\S*", r"\1", text.partition("\n")[0])
         details += inner[-1:] or status[:1] or ([] if details else [first_line])
     answer = ": ".join(details).rstrip(" .:")
-    remedy = remedy.format(
-        credentials=_CREDENTIALS.get(scheme, "the credentials of the store"),
-        endpoint=_ENDPOINT.get(scheme, "the URL"),
-    )
+    of_sdk = {
+        "credentials": _CREDENTIALS.get(scheme, "the credentials of the store"),
+        "endpoint": _ENDPOINT.get(scheme, "the URL"),
+    }
+    remedy = remedy.format_map({**of_sdk, **names})
     return f"{doing} {url} failed: {f'{cause} ({answer})' if cause else answer}. {remedy}."

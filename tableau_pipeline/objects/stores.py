@@ -15,6 +15,7 @@ from obstore.store import LocalStore, ObjectStore
 from tableau_pipeline.errors import RefreshError, SettingError
 from tableau_pipeline.objects.arrow_files import open_store
 from tableau_pipeline.objects.errors import translate_errors
+from tableau_pipeline.objects.lent import lent_store, names_for_messages
 from tableau_pipeline.objects.local_files import LocalCopies
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
@@ -41,7 +42,9 @@ def store_errors(doing: str, url: str, *, may_lack: bool = False) -> AbstractCon
     Raises:
         StoreError: a request failed; the message names the URL, the cause and the remedy.
     """
-    return translate_errors(doing, canonical(url), kind=StoreError, may_lack=may_lack)
+    place = canonical(url)
+    names = names_for_messages(place)
+    return translate_errors(doing, place, kind=StoreError, may_lack=may_lack, names=names)
 
 
 def is_url(location: str, *, setting: str) -> bool:
@@ -107,6 +110,11 @@ def store_at(place: Path | str) -> ObjectStore:
     return open_store(place) if isinstance(place, str) else LocalStore(place, mkdir=True)
 
 
+def _store_of(place: str, key: str) -> ObjectStore:
+    """Return the store at a place, with the credentials for the object or folder with a key."""
+    return lent_store(place, f"{place}/{key}") or store_at(place)
+
+
 # The number of simultaneous downloads. A model usually has several files.
 _THREADS = 8
 
@@ -146,7 +154,7 @@ class ObjectFolder:
         # List all files at once, which takes fewer requests than asking for each file or folder.
         folder = commonpath(self._key(name).rpartition("/")[0] for name in names)
         with store_errors("Listing", f"{self.url}/{folder}"):
-            chunks = obstore.list(store_at(self.url), folder)
+            chunks = obstore.list(_store_of(self.url, folder), folder)
             existing = {entry["path"] for chunk in chunks for entry in chunk}
         return [self.uri(name) for name in names if self._key(name) not in existing]
 
@@ -155,8 +163,9 @@ class ObjectFolder:
 
     def _copy(self, name: str) -> str:
         def fetch(target: Path) -> None:
+            key = self._key(name)
             with store_errors("Reading", self.uri(name)), target.open("wb") as file:
-                for chunk in obstore.get(store_at(self.url), self._key(name)).stream():
+                for chunk in obstore.get(_store_of(self.url, key), key).stream():
                     file.write(chunk)
 
         return self.copies.path(self.uri(name), fetch)
@@ -166,7 +175,7 @@ def read_object(url: str) -> bytes | None:
     """Return the content of an object; None if it does not exist."""
     bucket, key = bucket_and_key(url)
     with suppress(FileNotFoundError), store_errors("Reading", url, may_lack=True):
-        return bytes(obstore.get(store_at(bucket), key).bytes())
+        return bytes(obstore.get(_store_of(bucket, key), key).bytes())
     return None
 
 
@@ -179,7 +188,7 @@ def list_folder(url: str) -> Iterator[str]:
     """Yield the names of the objects in a folder, without those in its subfolders."""
     bucket, key = bucket_and_key(url)
     with store_errors("Listing", url):
-        objects = obstore.list_with_delimiter(store_at(bucket), key)["objects"]
+        objects = obstore.list_with_delimiter(_store_of(bucket, key), key)["objects"]
     for entry in objects:
         yield entry["path"].rpartition("/")[2]
 
@@ -193,7 +202,7 @@ def read_footer(url: str) -> tuple[bytes, int]:
     """
     bucket, key = bucket_and_key(url)
     with store_errors("Reading", url, may_lack=True):
-        store = store_at(bucket)
+        store = _store_of(bucket, key)
         # Ask for the size first, because Azure accepts no range that counts from the end.
         size = obstore.head(store, key)["size"]
         start = max(0, size - _FOOTER)

@@ -132,14 +132,14 @@ class S3Server(ObjectServer):
 
 
 # Those of every emulator, as Azure documents them.
-_ACCOUNT = "devstoreaccount1"
-_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+AZURE_ACCOUNT = "devstoreaccount1"
+AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
 class AzureServer(ObjectServer):
     """A server of one container."""
 
-    url = f"abfss://{BUCKET}@{_ACCOUNT}.dfs.core.windows.net"
+    url = f"abfss://{BUCKET}@{AZURE_ACCOUNT}.dfs.core.windows.net"
     # It writes its list of blobs every few seconds.
     outlives_a_kill = False
 
@@ -162,16 +162,16 @@ class AzureServer(ObjectServer):
         date, version = formatdate(usegmt=True), "2021-08-06"
         text = (
             "PUT" + "\n" * 12 + f"x-ms-date:{date}\nx-ms-version:{version}\n"
-            f"/{_ACCOUNT}/{_ACCOUNT}/{BUCKET}\nrestype:container"
+            f"/{AZURE_ACCOUNT}/{AZURE_ACCOUNT}/{BUCKET}\nrestype:container"
         )
-        digest = hmac.new(base64.b64decode(_KEY), text.encode(), hashlib.sha256).digest()
+        digest = hmac.new(base64.b64decode(AZURE_KEY), text.encode(), hashlib.sha256).digest()
         created = httpx.put(
-            f"http://127.0.0.1:{self.port}/{_ACCOUNT}/{BUCKET}",
+            f"http://127.0.0.1:{self.port}/{AZURE_ACCOUNT}/{BUCKET}",
             params={"restype": "container"},
             headers={
                 "x-ms-date": date,
                 "x-ms-version": version,
-                "Authorization": f"SharedKey {_ACCOUNT}:{base64.b64encode(digest).decode()}",
+                "Authorization": f"SharedKey {AZURE_ACCOUNT}:{base64.b64encode(digest).decode()}",
             },
         )
         assert created.status_code == 201, created.text

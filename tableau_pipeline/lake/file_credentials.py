@@ -1,0 +1,108 @@
+"""Credentials for the files of Iceberg tables, as catalogs and pyiceberg's settings name them."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pyiceberg.table import Table
+
+from tableau_pipeline.objects.lent import Credentials
+
+Properties = Mapping[str, Any]
+
+_SAS = "adls.sas-token"
+# For each scheme of URLs, the property that has the time of expiry, in milliseconds since 1970.
+_EXPIRY = {
+    "s3": "s3.session-token-expires-at-ms",
+    "gs": "gcs.oauth2.token-expires-at",
+    "abfss": "adls.sas-token-expires-at-ms",
+}
+
+
+def of_table(table: Table, url: str) -> Credentials | None:
+    """Return the credentials for the files of a table; None if the environment has them.
+
+    Those that the catalog hands out for the table come first, then those in the catalog's settings.
+
+    Args:
+        url: the URL of the folder with the files.
+    """
+    settings = table.catalog.properties
+    handed_out = _handed_out(table)
+    if secrets := _secrets_in(handed_out, url):
+        expires_at = _expiry_in(handed_out, url)
+        return Credentials(secrets, expires_at, _config_in({**settings, **handed_out}, url))
+    return of_settings(settings, url)
+
+
+def of_settings(settings: Properties, url: str) -> Credentials | None:
+    """Return the credentials for files that a catalog's settings have; None if they lack some."""
+    secrets = _secrets_in(settings, url)
+    return Credentials(secrets, config=_config_in(settings, url)) if secrets else None
+
+
+def _handed_out(table: Table) -> Properties:
+    """Return what the catalog says about access to the files of a table.
+
+    pyiceberg mixes it with the catalog's settings, and with properties that may come from anyone
+    who may change the table. These must not decide where credentials are sent.
+    """
+    settings, own = table.catalog.properties, table.metadata.properties
+    unknown = object()
+    given = {
+        name: value
+        for name, value in table.io.properties.items()
+        if value not in (settings.get(name, unknown), own.get(name, unknown))
+    }
+    return {**given, **table.config}
+
+
+def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | None:
+    """Return credentials as obstore names them; None if there are none, or a part is missing."""
+    match url.partition("://")[0]:
+        case "s3":
+            key, secret, token = (
+                properties.get(f"s3.{name}") or properties.get(f"client.{name}")
+                for name in ("access-key-id", "secret-access-key", "session-token")
+            )
+            both = {"access_key_id": key, "secret_access_key": secret, "token": token or None}
+            return both if key and secret else None
+        case "gs":
+            token = properties.get("gcs.oauth2.token")
+            return {"token": token} if token else None
+        case "abfss":
+            if token := _of_account(properties, _SAS, url):
+                return {"sas_token": token.removeprefix("?")}
+            key, account = properties.get("adls.account-key"), _account_host(url).partition(".")[0]
+            is_for_it = properties.get("adls.account-name", account) == account
+            return {"access_key": key} if key and is_for_it else None
+    return None
+
+
+def _config_in(properties: Properties, url: str) -> dict[str, Any]:
+    """Return the settings of a store that come with its credentials, as obstore names them."""
+    if not url.startswith("s3://"):
+        return {}
+    region = properties.get("s3.region") or properties.get("client.region")
+    config = {"endpoint": properties.get("s3.endpoint"), "region": region}
+    if str(properties.get("s3.path-style-access")).lower() == "true":
+        config["virtual_hosted_style_request"] = "false"
+    return {name: value for name, value in config.items() if value}
+
+
+def _expiry_in(properties: Properties, url: str) -> datetime | None:
+    """Return when credentials expire; None if the properties do not say it."""
+    value = str(_of_account(properties, _EXPIRY[url.partition("://")[0]], url))
+    return datetime.fromtimestamp(int(value) / 1000, UTC) if value.isdecimal() else None
+
+
+def _of_account(properties: Properties, name: str, url: str) -> str | None:
+    """Return a property whose name may end in the host or the name of an account of Azure."""
+    host = _account_host(url)
+    names = (f"{name}.{host}", f"{name}.{host.partition('.')[0]}", name)
+    return next((properties[each] for each in names if properties.get(each)), None)
+
+
+def _account_host(url: str) -> str:
+    """Return the host in "abfss://container@account.dfs.core.windows.net/folder"."""
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2]
