@@ -9,9 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from tableau_pipeline.core.lake_table import InCatalog, LakeTable
-from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.extracts.delta import RowCounts
-from tableau_pipeline.lake import files as lake_files
 from tableau_pipeline.lake import iceberg
 from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline.objects import lent
@@ -110,6 +108,8 @@ def test_a_publish_and_an_update(
     """Prevents: a table that needs credentials of the catalog is not read, or is read with those
     of the environment; its credentials are used for another table, or are logged."""
     caplog.set_level(logging.DEBUG)
+    # The gate itself would log what it hands on.
+    caplog.set_level(logging.INFO, "urllib3")
     follow(pipeline, "iceberg", ORDERS)
     pipeline.run()
     assert published(pipeline) == in_order(rows_of([1, 2]))
@@ -125,10 +125,7 @@ def test_a_publish_and_an_update(
 
 
 def test_expiry_in_the_middle(
-    pipeline: Pipeline,
-    gate: Gate,
-    catalog: VendingCatalog,
-    orders: Table,
+    pipeline: Pipeline, gate: Gate, catalog: VendingCatalog, orders: Table
 ):
     """Prevents: a long refresh fails when the credentials with which it began expire."""
     orders.append(rows_of([3]))
@@ -190,9 +187,11 @@ def test_credentials_that_the_store_refuses(
     """Prevents: an error that shows credentials, or names variables that do not count."""
     gate.accepts = False
     follow(pipeline, "iceberg", ORDERS)
-    with pytest.raises(StoreError, match="the credentials lack the right") as caught:
+    remedy = (
+        "does not accept the credentials .* Correct the credentials of pyiceberg's catalog \"rest"
+    )
+    with pytest.raises(StoreError, match=remedy) as caught:
         pipeline.run()
-    gate.accepts, gate.guarded = True, "nothing"
     assert no_secret_in(str(caught.value), gate)
     assert catalog.loads
 
@@ -216,11 +215,5 @@ def test_a_renewal_that_fails(
     assert message.endswith("then run again")
     assert "\n" not in message
     catalog.failure, catalog.vends = "", set()
-    with pytest.raises(StoreError, match="hands out none in their place. Let it hand out"):
+    with pytest.raises(StoreError, match=r"hands out none in their place\. Let it hand"):
         snapshot.folder.paths(names)
-    catalog.failure = '{"config": {"s3.session-token": "handed-out-then"}}'
-    lake_files._footer.cache_clear()
-    with pytest.raises(RefreshError) as asked:
-        pipeline_version = current_version(LakeTable(iceberg=ORDERS))
-        assert pipeline_version
-    assert "handed-out-then" not in str(asked.value)

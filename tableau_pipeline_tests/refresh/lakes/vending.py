@@ -106,7 +106,7 @@ class Gate:
             call.close_connection = False
             return call.pass_back(call.handed_on())
         self.refused.append(call.path)
-        return call.whole(403, b"<Error><Code>AccessDenied</Code><Message>No</Message></Error>")
+        return call.whole(403, b"<Error><Code>InvalidToken</Code><Message>No</Message></Error>")
 
     def _is_valid(self, secret: str | None, call: Call) -> bool:
         # Only the endpoint that is handed out has this name.
