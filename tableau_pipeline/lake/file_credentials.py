@@ -49,12 +49,13 @@ def _handed_out(table: Table) -> Properties:
     """
     settings, own = table.catalog.properties, table.metadata.properties
     unknown = object()
-    given = {
+    # The configuration of the table is only a part of it, and does not take precedence.
+    return {
         name: value
         for name, value in table.io.properties.items()
-        if value not in (settings.get(name, unknown), own.get(name, unknown))
+        if name in table.config
+        or value not in (settings.get(name, unknown), own.get(name, unknown))
     }
-    return {**given, **table.config}
 
 
 def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | None:

@@ -14,7 +14,7 @@ from tableau_pipeline.lake import iceberg
 from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline.objects import lent
 from tableau_pipeline.objects.arrow_files import open_store
-from tableau_pipeline.objects.stores import StoreError, store_at
+from tableau_pipeline.objects.stores import StoreError, read_object, store_at
 from tableau_pipeline_tests.deployment.conftest import STORES
 from tableau_pipeline_tests.deployment.object_stores import S3Server
 from tableau_pipeline_tests.refresh.lakes.support import (
@@ -116,12 +116,14 @@ def test_a_publish_and_an_update(
     orders.append(rows_of([3, 4, 5]))
     assert pipeline.run().tables["flights"] == RowCounts(deleted=0, inserted=3)
     assert published(pipeline) == in_order(rows_of(range(1, 6)))
+    loans = [*lent._loans.values()]
+    assert read_object(catalog.tables["others"].metadata_location)
     follow(pipeline, "iceberg", InCatalog("rest", "db.others"))
     pipeline.run()
     assert published(pipeline) == in_order(rows_of([1, 2]))
     assert gate.refused == []
     assert no_secret_in(caplog.text, gate)
-    assert no_secret_in(repr([*lent._loans.values()]), gate)
+    assert no_secret_in(repr([loan.credentials for loan in loans]), gate)
 
 
 def test_expiry_in_the_middle(
@@ -206,6 +208,8 @@ def test_a_renewal_that_fails(
     snapshot = iceberg.read(ORDERS, asset_key="orders", number=None, copies=pipeline.copies)
     assert snapshot
     names = [file.name for file in snapshot.parts[0].files]
+    # The store keeps credentials for a tenth of a second, even if they expire soon.
+    time.sleep(0.2)
     catalog.failure = '{"config": {"s3.session-token": "handed-out-then"}}'
     why = r"Reading s3://\S+ failed: The catalog rest cannot be asked for the Iceberg table db.ord"
     with pytest.raises(StoreError, match=why) as caught:

@@ -30,9 +30,12 @@ from tableau_pipeline_tests.deployment.object_stores import (
     S3Server,
 )
 from tableau_pipeline_tests.publishing.hostile import Call, Front, front_of
+from tableau_pipeline_tests.refresh.lakes.aws_signatures import is_signed, sign
 
 _HOST = f"{AZURE_ACCOUNT}.dfs.core.windows.net"
 _MARK = "handed-out"
+# The same for all credentials for S3; their secrets and tokens differ.
+_KEY = "a-key-for-orders"
 
 
 class Gate:
@@ -74,11 +77,9 @@ class Gate:
         expiry = str(int(until * 1000))
         match self.server:
             case S3Server():
-                # The gateway knows one key. The token tells credentials from those of others.
-                keys = self.server.settings
                 given = {
-                    "s3.access-key-id": keys["AWS_ACCESS_KEY_ID"],
-                    "s3.secret-access-key": keys["AWS_SECRET_ACCESS_KEY"],
+                    "s3.access-key-id": _KEY,
+                    "s3.secret-access-key": f"key-of-{secret}",
                     "s3.session-token": secret,
                     "s3.session-token-expires-at-ms": expiry,
                     "s3.endpoint": f"http://localhost:{self._front.server_port}",
@@ -104,14 +105,21 @@ class Gate:
         is_right = self._is_valid(secret, call) if is_guarded else secret is None
         if is_right:
             call.close_connection = False
+            if is_guarded and isinstance(self.server, S3Server):
+                # The server knows one key, and no session tokens.
+                keys = self.server.settings
+                sign(call, keys["AWS_ACCESS_KEY_ID"], keys["AWS_SECRET_ACCESS_KEY"])
             return call.pass_back(call.handed_on())
         self.refused.append(call.path)
         return call.whole(403, b"<Error><Code>InvalidToken</Code><Message>No</Message></Error>")
 
     def _is_valid(self, secret: str | None, call: Call) -> bool:
+        if not self.accepts or time.time() >= self._expiry.get(secret or "", 0):
+            return False
         # Only the endpoint that is handed out has this name.
-        is_there = not isinstance(self.server, S3Server) or "localhost" in call.headers["Host"]
-        return self.accepts and is_there and time.time() < self._expiry.get(secret or "", 0)
+        is_there = "localhost" in call.headers["Host"]
+        is_s3 = isinstance(self.server, S3Server)
+        return not is_s3 or (is_there and is_signed(call, _KEY, f"key-of-{secret}"))
 
     def _secret_of(self, call: Call) -> str | None:
         match self.server:
