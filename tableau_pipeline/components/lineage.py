@@ -121,11 +121,13 @@ class _Cursor:
         sent: the storage id of the last materialization that was sent, by key.
         failed: the time stamp of the last failed run that was sent.
         ids: ids in the Metadata API by LUID.
+        waiting: since when refreshes wait for an id, by LUID.
     """
 
     sent: dict[str, int] = field(default_factory=dict)
     failed: float = field(default_factory=time.time)
     ids: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, float] = field(default_factory=dict)
 
 
 def lineage_definitions(
@@ -223,7 +225,7 @@ def _ids_job() -> None:
 
 
 def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list[dg.RunRequest]:
-    """Return a request of the job, [] if it is running, or has just ended.
+    """Return a request of the job; [] if it is running, or has ended a short time ago.
 
     Args:
         unknown: as in `_News`.
@@ -244,7 +246,7 @@ class _News:
 
     Attributes:
         cursor: moves on once a refresh was sent.
-        unknown: LUIDs whose refreshes wait for an id, and when the first of these ended.
+        unknown: LUIDs whose refreshes wait for an id, and since when.
         unreadable: why it is not known what was published from files; "" if it is known.
     """
 
@@ -291,9 +293,13 @@ class _News:
             # Without a LUID, a user or other code has recorded the event, and no refresh.
             if isinstance(details, dict) and (luid := details.get("luid")):
                 name, ended = self._name(luid), record.timestamp
-                if name is None and time.time() - ended < _PATIENCE:
-                    self.unknown[luid] = ended
+                # The refresh may be older than the sensor, so count from the first look at it.
+                now = time.time()
+                since = self.cursor.waiting.setdefault(luid, now) if name is None else now
+                if name is None and now - since <= _PATIENCE:
+                    self.unknown[luid] = since
                     return
+                self.cursor.waiting.pop(luid, None)
                 if name is None:
                     text = "Left out: %s of run %s, as the Metadata API knows no id of %s"
                     self.log.error(text, source.key, record.run_id, luid)

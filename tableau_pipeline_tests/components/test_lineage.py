@@ -361,8 +361,10 @@ def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pyt
     """Prevents: a run each five minutes for ever, and a data source whose later refreshes no
     catalogue hears of, since it was deleted before Tableau knew its id."""
     location.publish("busy")
+    location.grow_old("busy")
     daemon = Daemon(location, sink.lineage())
-    daemon.tick()
+    # The refresh ended two days ago, and nobody has asked for the id yet.
+    assert (daemon.tick(), len(daemon.requests)) == ("", 1)
     with monkeypatch.context() as patch:
         patch.setattr("tableau_pipeline.components.lineage.metadata_ids", lambda *_: {})
         assert daemon.look_up()
