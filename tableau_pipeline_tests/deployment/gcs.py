@@ -107,7 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _list(self) -> None:
         query = self._query
-        prefix, after = query.get("prefix", ""), query.get("continuation-token", "")
+        prefix = query.get("prefix", "")
+        after = max(query.get("continuation-token", ""), query.get("start-after", ""))
         found = [*self._entries(prefix, query.get("delimiter", ""))]
         page = [entry for entry in found if entry[0] > after]
         more = ""
