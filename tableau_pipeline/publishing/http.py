@@ -71,6 +71,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 # Values to hide in what came instead of an answer, such as the session of a proxy or a new token.
 _VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
 _LONGEST, _EXCERPT = 1500, 160
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,14 @@ class Wire:
     Attributes:
         url: the URL of the server; no other server gets requests.
         times: the time limits of requests, and the pauses before retries.
+        log: receives a message for every repeated request and every wait.
         secrets: the secrets that were sent, which the server may quote in its answers.
         budget: how many requests were sent, and how many may be sent.
     """
 
     url: str
     times: RetryTimes = field(default_factory=RetryTimes)
+    log: logging.Logger = _LOG
     secrets: set[str] = field(default_factory=set, repr=False)
     budget: RequestBudget = field(default_factory=RequestBudget)
 
@@ -207,7 +210,7 @@ class WireAdapter(HTTPAdapter):
         is_quick = only_reads or "/auth/" in request.path_url
         seconds = wire.times.read if is_quick else wire.times.write
         settings["timeout"] = seconds
-        PAUSE.wait(wire.url)
+        PAUSE.wait(wire.url, wire.log)
         wire.budget.take(to_sign_out=request.path_url.endswith("/auth/signout"))
         try:
             response = super().send(request, *args, **settings)
@@ -290,13 +293,8 @@ class WireAdapter(HTTPAdapter):
         return BadAnswerError(f"does not answer like a Tableau Server: {came}. {IS_IT_RIGHT}")
 
 
-def rest_session(wire: Wire, log: logging.Logger, hear: Callable[..., object]) -> requests.Session:
-    """Return an HTTP session for TSC.
-
-    Args:
-        log: receives a message for every repeated request.
-        hear: called with every answer.
-    """
+def rest_session(wire: Wire, hear: Callable[..., object]) -> requests.Session:
+    """Return an HTTP session for TSC that calls `hear` with every answer."""
     retry = SafeRetry(
         total=None,
         connect=3,
@@ -307,7 +305,7 @@ def rest_session(wire: Wire, log: logging.Logger, hear: Callable[..., object]) -
         backoff_factor=wire.times.backoff,
         # Pass the last answer on to TSC, which reads Tableau's error code from it.
         raise_on_status=False,
-        log=log,
+        log=wire.log,
         server=wire.url,
         budget=wire.budget,
     )

@@ -72,9 +72,11 @@ class SharedPause:
         until = time.monotonic() + seconds
         self._until[server] = max(until, self._until.get(server, until))
 
-    def wait(self, server: str) -> None:
+    def wait(self, server: str, log: logging.Logger) -> None:
         """Wait for the end of the pause, if there is one."""
         while (left := self._until.get(server, 0.0) - time.monotonic()) > 0:
+            if left >= 1:
+                log.warning("Waiting %.0f s, as the server asked another session to", left)
             time.sleep(left)
 
 

@@ -255,13 +255,13 @@ def signed_in(
         else nullcontext()
     )
     # Reserve the token first: signing in would end another session that is using it.
-    with reservation, _session(Wire(url, times), credentials, site, ca_bundle, log) as session:
+    with reservation, _session(Wire(url, times, log), credentials, site, ca_bundle) as session:
         yield session
 
 
 @contextmanager
 def _session(
-    wire: Wire, credentials: Credentials, site: str, ca_bundle: Path | None, log: logging.Logger
+    wire: Wire, credentials: Credentials, site: str, ca_bundle: Path | None
 ) -> Generator[TableauSite]:
     url, hide = wire.url, wire.message
     doing = f'Signing in to site "{site}" of {url} {credentials.sign_in_phrase.format(credentials)}'
@@ -289,7 +289,7 @@ def _session(
             tsc = TSC.Server(
                 url,
                 http_options={"verify": str(ca_bundle) if ca_bundle else True},
-                session_factory=lambda: sessions.enter_context(rest_session(wire, log, clock.hear)),
+                session_factory=lambda: sessions.enter_context(rest_session(wire, clock.hear)),
             )
             release = _use_newest_version(tsc)
             sign_in()
@@ -300,7 +300,7 @@ def _session(
                 site=site,
                 sign_in=sign_in,
                 clock=clock,
-                log=log,
+                log=wire.log,
                 hide=hide,
                 release=release,
                 may_count=not isinstance(credentials, ConnectedApp) or credentials.counts,

@@ -1,6 +1,7 @@
 """Calls that are tried again, the server's clock, its jobs, and the times of its schedules."""
 
 import logging
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, time, timedelta
@@ -94,8 +95,11 @@ def test_patience_ends(shop: Shop, retry_after: int | None, calls: int):
     assert not isinstance(caught.value, RefusedError)
 
 
-def test_one_request_that_must_wait_holds_all_others_up(shop: Shop, sign_in: SignIn):
-    # Prevents: forty refreshes of one process that each spend a limit of calls that is spent.
+def test_one_request_that_must_wait_holds_all_others_up(
+    shop: Shop, sign_in: SignIn, heard: Callable[[], list[str]]
+):
+    # Prevents: forty refreshes of one process that each spend a limit of calls that is spent; or
+    # that seem to hang while they wait.
     with sign_in() as second, ThreadPoolExecutor(1) as threads:
         with shop.sandbox.armed(Refuse(**ONE, status=429, retry_after=2)) as busy:
             first = threads.submit(shop.found)
@@ -107,6 +111,8 @@ def test_one_request_that_must_wait_holds_all_others_up(shop: Shop, sign_in: Sig
         second.find_by_luid(shop.sales.luid)
         assert monotonic() - began > 1
         assert first.result().luid == shop.sales.luid
+    (waiting,) = (said for said in heard() if "another session" in said)
+    assert re.fullmatch("Waiting [12] s, as the server asked another session to", waiting)
 
 
 BROKEN = [
@@ -212,7 +218,7 @@ def test_upload_over_a_slow_line(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(hostile.Call, "parse_request", slowly)
     with hostile.front_of("") as front, front.answering(".*", ".*", hostile.nothing):
-        session = rest_session(Wire(front.url), LOG, lambda *_, **__: None)
+        session = rest_session(Wire(front.url, log=LOG), lambda *_, **__: None)
         assert session.put(f"{front.url}/api/3.27/any", data=block).status_code == 200
 
 

@@ -65,7 +65,7 @@ def serving() -> Iterator[str]:
 
 
 def session(url: str, **times: float) -> requests.Session:
-    return rest_session(Wire(url, RetryTimes(backoff=0, **times)), LOG, lambda *_, **__: None)
+    return rest_session(Wire(url, RetryTimes(backoff=0, **times), LOG), lambda *_, **__: None)
 
 
 def test_connections_are_ours():
