@@ -35,17 +35,17 @@ class _Grammar:
         quote, escape, sep = map(re.escape, (options.quote, options.escape, options.sep))
         start = rf"(?<![^{sep}\r\n])"
         escaped = rf"{escape}[{quote}{escape}{sep}]" if escape else ""
-        inner = rf"(?:[^{quote}{escape}]++|{escaped or quote * 2})*+"
+        inner = _all_of(rf"[^{quote}{escape}]++|{escaped or quote * 2}")
         # Arrow finds the values; these patterns take all text up to the next quote in one step.
         parts, opened, quoted = [rf"[^{quote}{escape}\r\n]++", escaped], "", "(?!)"
         if quote:
             opened, quoted = rf"{start}{quote}{inner}", rf"{quote}{inner}(?:{quote}|\Z)"
             # A quote within a value without quotes is an ordinary character.
             parts += [rf"{opened}{quote}(?=[{sep}\r\n])", rf"(?<=[^{sep}\r\n]){quote}"]
-        body = rf"(?:{'|'.join(filter(None, parts))})*+"
-        record = body + (r"\r(?!\n)" if end == "\r" else r"\r?\n")
+        body = _all_of("|".join(filter(None, parts)))
+        record = body + (r"\r(?!\n)" if end == "\r" else r"\r?+\n")
         self.options, self.end, self.record = options, end, re.compile(record, re.DOTALL)
-        self.records = re.compile(rf"(?:{record})*+", re.DOTALL)
+        self.records = re.compile(_all_of(record), re.DOTALL)
         # A record up to an error; a record that may continue; and a value up to its last quote.
         self.body = re.compile(body, re.DOTALL)
         self.open = re.compile(rf"{body}(?:{opened})?\Z", re.DOTALL)
@@ -61,6 +61,12 @@ class _Grammar:
         if options.ignore_trailing_white_space:
             left_out.append(rf"{blank}++(?=[{sep}\r\n])")
         self.left_out = re.compile("|".join(left_out), re.DOTALL) if left_out[1:] else None
+
+
+def _all_of(pattern: str) -> str:
+    """Match a pattern as often as possible, and never go back, which would take memory."""
+    # Without the atomic group, Python before 3.11.5 matches wrongly, or for ever: gh-106052.
+    return f"(?>{pattern})*+"
 
 
 class _Block(NamedTuple):

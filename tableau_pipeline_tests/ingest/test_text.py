@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -12,6 +13,8 @@ from pyspark.sql import SparkSession
 
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest import read_files
+from tableau_pipeline.ingest.csv_files import _Grammar
+from tableau_pipeline.ingest.options import ReadOptions
 from tableau_pipeline_tests.ingest.reading import read, read_all, written
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -497,3 +500,17 @@ def test_an_object_over_several_lines(document: Path):
         read(document)
     assert 'x.json, line 1: invalid JSON near "{"' in str(refused.value)
     assert "objects may span lines only in an array" in str(refused.value)
+
+
+@pytest.mark.parametrize("end", ["\r", "\n"])
+def test_a_repeated_group_is_atomic(end: str):
+    """Prevents: a reader that loops for ever on Debian 12: its Python fails at `(?:...)*+`."""
+    options = ReadOptions(escape="\\", comment="#", ignore_leading_white_space=True)
+    grammar = _Grammar(options, end)
+    for pattern in (grammar.records, grammar.body, grammar.open, grammar.opened, grammar.left_out):
+        assert pattern
+        # What is escaped, or in a set, opens and closes no group.
+        text = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "x", pattern.pattern)
+        while group := re.search(r"\((\?.)?([^()]*)\)(.{0,2})", text):
+            assert group[3] not in ("*+", "++", "?+") or group[1] == "?>", text
+            text = f"{text[: group.start()]}{text[group.end(2) + 1 :]}"
