@@ -37,7 +37,7 @@ test-all: test postgresql # These, and the slow ones
 	@$(BIN)/pytest $(IN_PARALLEL) -m "slow and not long"
 
 # What CI has no time for: to be run before a change of what a refresh promises is called done. It
-# ends with fresh histories, and adds what they met to docs/explanation/histories.md.
+# ends with fresh histories, and adds what they met to the ledger beside them.
 MINUTES ?= 60
 test-long: java .venv/classes postgresql # What CI has no time for
 	@$(BIN)/pytest $(IN_PARALLEL) -m long -rP

@@ -1,7 +1,7 @@
 """Play histories that nobody has played before: their seeds derive from the commit.
 
 `python -m tableau_pipeline_tests.refresh.stateful.fresh --minutes 60` plays them on all processors
-and adds what they met to the ledger in docs/explanation/histories.md.
+and adds what they met to ledger.md.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import wraps
 from itertools import islice
+from pathlib import Path
 from random import Random
 from types import FunctionType
 from typing import Any
@@ -28,12 +29,11 @@ from tableau_pipeline_tests.refresh.stateful import events
 from tableau_pipeline_tests.refresh.stateful.mutations import MUTATIONS
 from tableau_pipeline_tests.refresh.stateful.replay import Case, play
 
-LEDGER = ROOT / "docs" / "explanation" / "histories.md"
+LEDGER = Path(__file__).with_name("ledger.md")
 # Seeds of fixed histories are smaller.
 _SMALLEST, _LARGEST = 10**6, 10**9
 # How many histories a worker plays between two looks at the clock.
 _PORTION = 4
-_SECTION = "## Ledger\n"
 
 
 def commit() -> str:
@@ -162,11 +162,11 @@ def main() -> int:
             count += _PORTION * workers
     seeds_failed = ", ".join(str(seed) for seed, _ in failures)
     row = f"| {name[:12]} | {count:,} | {seconds / 3600:.1f} | {seeds_failed} |"
-    head, section, ledger = LEDGER.read_text("utf-8").partition(_SECTION)
+    ledger = LEDGER.read_text("utf-8")
     introduction = ledger.partition("\n| commit")[0]
     text = with_entry(ledger, row, tally)
     print(text)  # noqa: T201
-    LEDGER.write_text(f"{head}{section}{introduction}\n{text}", "utf-8")
+    LEDGER.write_text(f"{introduction}\n{text}", "utf-8")
     return 1 if failures else 0
 
 
