@@ -28,15 +28,13 @@ class DbtTrigger:
 
     dbt: str = Field(
         min_length=1,
-        description="dbt's run_results.json: a path, or a URL of an object store, "
-        "s3://lake/target/run_results.json.",
+        description="Path of dbt's run_results.json, or its URL, s3://lake/target/run_results.json.",
     )
     models: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Names or unique ids of dbt models. The data source is refreshed if "
-        "an invocation built one of them, and neither one of them nor a test on them "
-        "failed. Default: all models of the dbt project.",
+        description="Names or unique ids of dbt models. A refresh starts if an invocation built one"
+        " of them, and neither one of them nor a test on them failed. Default: all.",
     )
 
 

@@ -39,8 +39,8 @@ class FileDrop(YamlComponent):
     )
     publish: dict[str, Any] = Field(
         default_factory=dict,
-        description="Run config of the job publish_file, {project: Uploads}. Without a "
-        "`name`, the data source has the file's.",
+        description="Run config of the job publish_file, {project: Uploads}. The default `name` is "
+        "the file's.",
     )
 
     @field_validator("publish")

@@ -31,8 +31,7 @@ class Freshness:
 
     by: str | None = Field(
         default=None,
-        description="The data source must be refreshed each day between midnight and this "
-        'time, "07:00".',
+        description='Refresh it each day between midnight and this time, "07:00".',
     )
     timezone: Zone = Field(default="UTC", description='Time zone of `by`: "Europe/Paris".')
     within: str | None = Field(
@@ -40,8 +39,7 @@ class Freshness:
     )
     models: tuple[str, ...] | None = Field(
         default=None,
-        description="Models whose newest version must meet it, too. Default: all. Leave "
-        "out those that rarely change; [] for none.",
+        description="Models whose newest version must meet it, too. Default: all; [] for none.",
     )
 
     @field_validator("by", mode="before")

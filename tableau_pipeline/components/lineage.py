@@ -58,14 +58,13 @@ class Lineage:
     openlineage: dict[str, Any] = Field(
         # It may hold secrets.
         repr=False,
-        description="Configuration of OpenLineage's client, as in its openlineage.yml: "
-        "{transport: {type: http, url: ...}}. Take secrets from the environment: "
-        '"{{ env.CATALOGUE_KEY }}".',
+        description="Configuration of OpenLineage's client: {transport: {type: http, url: ...}}. "
+        'Take secrets from the environment: "{{ env.CATALOGUE_KEY }}".',
     )
     datasource: Literal["metadata_id", "luid"] = Field(
         default="metadata_id",
-        description="What names a data source: `metadata_id`, its id in Tableau's Metadata API, by "
-        "which catalogues know it, or `luid`, for a site without that API.",
+        description="What names a data source: its id in Tableau's Metadata API, by which "
+        "catalogues know it, or its LUID, for a site without that API.",
     )
     namespace: str = Field(
         default="dagster", min_length=1, description="Namespace of jobs and models."

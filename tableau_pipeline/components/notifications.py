@@ -33,8 +33,8 @@ class Notify:
 
     urls: tuple[str, ...] = Field(
         min_length=1,
-        description="Apprise URLs: Slack, Teams, mail, webhooks and more. They hold "
-        'secrets, so take them from the environment: ["{{ env.SLACK_URL }}"].',
+        description="Apprise URLs: Slack, Teams, mail and more. They hold secrets, so take them "
+        'from the environment: ["{{ env.SLACK_URL }}"].',
     )
     on: tuple[Reported, ...] = Field(
         default=("failed", "refused", "drifted", "late"),

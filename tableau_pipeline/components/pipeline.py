@@ -80,14 +80,13 @@ class TableauPipeline(YamlComponent):
     ] = Field(
         default=_DEFAULT_NAMES,
         json_schema_extra={"default": True},
-        description="true: spark, hyper, tableau and snapshots, set up from the "
-        "environment. A list: only these; false: none. With io_manager in the list, "
-        "snapshots is the default IO manager.",
+        description="true: spark, hyper, tableau and snapshots, set up from the environment. A "
+        "list: only these. With io_manager in it, snapshots is the default IO manager.",
     )
     in_process: bool = Field(
         default=False,
-        description="Run all steps of a run in one process, where Spark starts once. No "
-        "effect with SPARK_REMOTE.",
+        description="Run all steps of a run in one process, where Spark starts once. No effect with"
+        " SPARK_REMOTE.",
     )
     keep_days: float = Field(
         default=_KEEP_DAYS,

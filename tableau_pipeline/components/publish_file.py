@@ -48,17 +48,15 @@ class PublishFileConfig(RefreshConfig):
     project: str = Field(default="Default", description='Path of the project, "A/B".')
     mode: str = Field(
         default="replace",
-        description="replace: the data source holds the rows of these files only. append: "
-        "they are added to those of earlier files; a file of the same name replaces its "
-        "own rows.",
+        description="replace: publish the rows of these files only. append: add them to those of "
+        "earlier files; a file of the same name replaces its own rows.",
     )
     format: str | None = Field(
         default=None, description="csv, json or parquet. Default: by file name suffix."
     )
     reader: dict[str, str] = Field(
         default_factory=dict,
-        description="Options for CSV and JSON: sep, decimal, thousands, encoding, "
-        "dateFormat, timestampFormat, nullValue, header, ...",
+        description='Options of the reader, {sep: ";"}.',
     )
     columns: str | None = Field(
         default=None,
@@ -66,8 +64,8 @@ class PublishFileConfig(RefreshConfig):
     )
     bad_rows: str = Field(
         default="refuse",
-        description="Rows that do not fit the columns: refuse or drop. They are counted, "
-        "and reported by line, column and value.",
+        description="Rows that do not fit the columns: refuse or drop. They are counted and "
+        "reported.",
     )
     key: list[str] = Field(
         default_factory=list,
@@ -75,20 +73,19 @@ class PublishFileConfig(RefreshConfig):
     )
     file_column: str | None = Field(
         default=None,
-        description="With mode append: name of a column to add, with the file name of "
-        "each row. With it, only new and changed files are sent.",
+        description="With mode append: a column to add, with the file name of each row. With it, "
+        "only new and changed files are sent.",
     )
     nested: str = Field(
         default="refuse",
-        description="Arrays, maps and structs of Parquet files: refuse, or publish as "
-        "json text. Those of JSON files are always json text.",
+        description="Arrays, maps and structs of Parquet files: refuse, or publish as json text, as"
+        " those of JSON files always are.",
     )
     create_project: bool = Field(default=False, description="Create the project if it is absent.")
     adopt: bool = Field(
         default=False,
-        description="Take over a data source that this pipeline did not publish. Its rows "
-        "are replaced; if work of people would go, it is refused, and needs accept: "
-        "[overwrite].",
+        description="Take over a data source that this pipeline did not publish. Its rows are "
+        "replaced; if work of people would go, it needs accept: [overwrite].",
     )
 
     # Dagster's config classes do not support Literal.

@@ -117,13 +117,13 @@ class RefreshConfig(dg.Config):
     rollback: int = Field(
         default=0,
         description="Publish again what the refresh of this number published, and hold the data "
-        "source there: refreshes skip it until somebody releases it.",
+        "source there until somebody releases it.",
     )
     why: str = Field(default="", description="Why it is rolled back, for all who see it held.")
     by: str = Field(
         default="",
-        description="Who asks for it, to record who accepted what, or rolled it back. Default: "
-        "who launched the run, if Dagster knows, or the run itself.",
+        description="Who asks for it, for the records. Default: who launched the run, if Dagster "
+        "knows, or the run itself.",
     )
     accept: list[str] = Field(
         default_factory=list,
@@ -131,13 +131,13 @@ class RefreshConfig(dg.Config):
     )
     approval: dict[str, Any] = Field(
         default_factory=dict,
-        description="Refuse what this approval of the data source does not cover: an entry of the "
-        "file that `tableau-pipeline plan --base REV --out FILE` writes.",
+        description="Refuse what this approval does not cover: an entry of the file of "
+        "`tableau-pipeline plan --base REV --out FILE`.",
     )
     plan: dict[str, Any] = Field(
         default_factory=dict,
-        description="Carry out exactly this plan, or refuse: an entry of the file that "
-        "`tableau-pipeline plan --out FILE` writes.",
+        description="Carry out exactly this plan, or refuse: an entry of the file of "
+        "`tableau-pipeline plan --out FILE`.",
     )
     samples: bool = Field(
         default=False, description="Show some values of rows in the message of a refusal."
@@ -420,7 +420,7 @@ class PublishedDatasource(YamlComponent, Declaration):
         "{within: 24h}.",
     )
     trigger: Trigger | None = Field(
-        default=None, description="What starts a refresh. Default: none, refresh by hand only."
+        default=None, description="What starts a refresh. Default: by hand only."
     )
 
     @model_validator(mode="after")

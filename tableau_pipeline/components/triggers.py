@@ -44,13 +44,13 @@ class AfterTrigger:
     """Refresh when any upstream model is new, or when all are."""
 
     after: Literal["any", "all"] = Field(
-        description="any: as soon as one model is new. all: once all models are, feeds included. "
-        "With `every` alone: any."
+        description="any: as soon as one model is new. all: once all are, feeds included. With "
+        "`every` alone: any."
     )
     every: Every | None = Field(
         default=None,
         description="Refresh at most once in each quarter of an hour (15m), or two hours (2h), of "
-        "the day; what is new meanwhile is refreshed together.",
+        "the day.",
     )
 
 
@@ -76,8 +76,7 @@ class CronTrigger:
     )
     upstream: bool = Field(
         default=False,
-        description="First run its models and all upstream in this code location. Not for "
-        "partitioned models.",
+        description="First run all upstream in this code location. Not for partitioned models.",
     )
 
 

@@ -58,8 +58,8 @@ class Guard:
         default=0.5,
         ge=0,
         le=1,
-        description="The refresh is refused if it would remove this share of the "
-        "published rows, or more. 0: no row may go. 1: all may.",
+        description="The refresh is refused if this share of the published rows, or more, would go."
+        " 0: no row may go. 1: all may.",
     )
     max_change: float | None = Field(
         default=None,
@@ -76,13 +76,13 @@ class Entitlements:
     table: str = Field(description="The table of this data source that has a row for each right.")
     user: str = Field(
         description="Its column of users, as USERNAME() names them. A refresh is refused if one is "
-        "NULL, or if the site has none of them."
+        "NULL, or the site has none of them."
     )
     max_shrink: float = Field(
         default=0.2,
         ge=0,
         le=1,
-        description="It is refused, too, if the table would be empty, or lose this share or more.",
+        description="It is also refused if the table would be empty, or lose this share or more.",
     )
 
 
@@ -110,8 +110,8 @@ class Table:
     )
     source: LakeTable | None = Field(
         default=None,
-        description="A table of a lake as the model: {delta: /lake/orders} or {iceberg: "
-        "{catalog: prod, table: db.orders}}. Default: an asset that Spark writes.",
+        description="A table of a lake as the model: {delta: /lake/orders} or {iceberg: {catalog: "
+        "prod, table: db.orders}}. Default: an asset.",
     )
     policy: Annotated[
         Policy,
@@ -120,16 +120,15 @@ class Table:
     ] = Field(
         default=ReplaceAll(),
         json_schema_extra={"default": "replace"},
-        description="Which rows a refresh replaces. replace: all. {diff: {key: [...]}}: "
-        "those that differ. {append: {cursor: ...}}: those from the last published one "
-        "on. {partitions: {column: ...}}: the partitions that changed.",
+        description="Which rows a refresh replaces. replace: all. Or a mapping: diff, append or "
+        "partitions.",
     )
     retain: Retain | None = Field(
         default=None, description="A rolling window. Older rows are not published."
     )
     guard: Guard = Field(
         default_factory=Guard,
-        description="Conditions for publishing the table.",
+        description="Limits that the table must keep.",
     )
     contract: Annotated[
         tuple[Column, ...],
@@ -176,8 +175,8 @@ class Republish:
     growth: float = Field(
         default=1.0,
         gt=0,
-        description="Publish in full once updates since the last full publish total more "
-        "than this share of the file's size.",
+        description="Publish in full once updates since the last full publish exceed this share of "
+        "the file's size.",
     )
     after: int | None = Field(
         default=None, ge=1, description="After so many updates. Default: no limit."
@@ -190,21 +189,20 @@ class Reconcile:
 
     by: Literal["auto", "server", "download"] = Field(
         default="auto",
-        description="`server`: the server counts the rows by its VizQL Data Service "
-        "(Tableau Cloud, or Server from 2025.1). `download`: the file is read back. "
-        "`auto`: the server counts; if it cannot, or with `checksums`, the file is read "
-        "back up to `max_mb`.",
+        description="`server`: the server counts the rows (Tableau Cloud, or Server from 2025.1). "
+        "`download`: the file is read back. `auto`: the server counts; if it cannot, or"
+        " with `checksums`, the file is read back.",
     )
     max_mb: float = Field(
         default=100,
         gt=0,
-        description="Largest file to download, in megabytes of 10^6 bytes. If the server "
-        "cannot count either, the check says so.",
+        description="Largest file to download, in megabytes of 10^6 bytes. A check warns if nothing"
+        " could be compared.",
     )
     checksums: bool = Field(
         default=False,
-        description="Compare a checksum of all rows in any order, not only their number. "
-        "Values of a file above `max_mb` are not compared, and the check says so.",
+        description="Compare a checksum of all rows, not only their number; not of a file above "
+        "`max_mb`, which the check says.",
     )
 
     @property
@@ -254,26 +252,26 @@ class Declaration(Properties):
         Project,
         BeforeValidator(_project, json_schema_input_type=str | list[str]),
     ] = Field(
-        description='Path of the project, "Aviation/Curated"; or a list of names, which '
-        'may contain slashes, [Aviation, "A/B"].'
+        description='Path of the project, "Aviation/Curated"; or a list, if names contain slashes, '
+        '[Aviation, "A/B"].'
     )
     tables: Annotated[
         tuple[Table, ...], written_as(Annotated[dict[str, Table], Field(min_length=1)], _named)
     ] = Field(description="Tables of the data source, by name.")
     key: str = Field(
         default="",
-        description="Asset key. Default: derived from the name as in dagster-tableau, "
-        "whose dashboards are then downstream of this asset.",
+        description="Asset key. Default: derived from the name as in dagster-tableau, whose "
+        "dashboards then follow this asset.",
     )
     create_project: bool = Field(
         default=False, description="Create the project if it does not exist."
     )
     adopt: bool = Field(
         default=False,
-        description="Take over a data source of this name that this pipeline did not "
-        "publish. Its rows are replaced; calculated fields, captions and folders stay, "
-        "unless they use what ours lacks: then the refresh names them, and needs accept: "
-        "[overwrite]. It is always saved as a .tdsx file first.",
+        description="Take over a data source of this name that this pipeline did not publish. Its "
+        "rows are replaced; calculated fields, captions and folders stay, unless they "
+        "use what ours lacks: then the refresh needs accept: [overwrite]. It is always "
+        "saved as a .tdsx file first.",
     )
     relationships: tuple[Relationship, ...] = Field(
         default=(),
@@ -281,8 +279,8 @@ class Declaration(Properties):
     )
     on_schema_change: SchemaPolicy = Field(
         default="additive",
-        description="additive: publish new columns and tables, refuse other changes. "
-        "refuse: refuse all. publish: publish all.",
+        description="additive: publish new columns and tables, refuse other changes. refuse, "
+        "publish: all of them.",
     )
     republish: Republish = Field(
         default_factory=Republish,
@@ -290,8 +288,8 @@ class Declaration(Properties):
     )
     on_oversize: Literal["publish", "split"] = Field(
         default="publish",
-        description="An update above the limit: publish the full file, or split the "
-        "update. With split, dashboards may show old and new rows together for a while.",
+        description="Instead of an update above the limit, publish the full file, or split the "
+        "update: then dashboards may show old and new rows together for a while.",
     )
     payload_limit_mb: float | None = Field(
         default=None,
@@ -305,9 +303,8 @@ class Declaration(Properties):
         ),
     ] = Field(
         default="utc",
-        description="How to publish Spark's timestamp. utc: wall clock time in UTC. "
-        "{zone: Europe/Paris}: in that zone. with_time_zone: Hyper's TIMESTAMP WITH TIME "
-        "ZONE. timestamp_ntz is published unchanged.",
+        description="How to publish Spark's timestamp. utc: wall clock time in UTC. {zone: "
+        "Europe/Paris}: in that zone. with_time_zone: Hyper's TIMESTAMP WITH TIME ZONE.",
     )
     nested: Nested = Field(
         default="refuse",
@@ -323,9 +320,8 @@ class Declaration(Properties):
         default=None,
         ge=2,
         le=4,
-        description="The newest version of the .hyper format that your readers can open; "
-        "columns that need a newer one are refused. 2: Tableau 2022.1.2; 3: 2022.4.1 and "
-        "Server 2023.1, for decimals beyond 18 digits; 4: 2024.3, for 32-bit floats.",
+        description="The newest version of the .hyper format that your readers can open, 2, 3 or 4;"
+        " columns that need a newer one are refused.",
     )
     reconcile: Annotated[
         Reconcile | None,
@@ -340,16 +336,15 @@ class Declaration(Properties):
     )
     calculations: Annotated[tuple[Calculation, ...], by_name(Calculation)] = Field(
         default=(),
-        description='Calculated fields, by name: {Margin: {formula: "SUM([net]) / SUM([gross])"}}.',
+        description='Calculated fields: {Margin: {formula: "SUM([net]) / SUM([gross])"}}.',
     )
     hierarchies: Annotated[tuple[Members, ...], MEMBERS] = Field(
         default=(),
-        description="Hierarchies of columns, by name, from the top down: {Route: [origin, dest]}.",
+        description="Hierarchies of columns, from the top down: {Route: [origin, dest]}.",
     )
     folders: Annotated[tuple[Members, ...], MEMBERS] = Field(
         default=(),
-        description="Folders of fields, by name: {Money: [net, Margin]}. Or `folder` of "
-        "each field.",
+        description="Folders of fields: {Money: [net, Margin]}. Or `folder` of each field.",
     )
     metadata: MetadataPolicy = Field(
         default_factory=MetadataPolicy,

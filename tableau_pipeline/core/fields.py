@@ -61,8 +61,8 @@ class Permission:
         "example.com\\Analysts.",
     )
     allow: tuple[Capability, ...] = Field(
-        description="Capabilities, as the REST API calls them. Read: View. ExportXml: "
-        "Download. Write: Overwrite. VizqlDataApiAccess: API Access. ChangeHierarchy: "
+        description="Capabilities, as the REST API calls them. In Tableau, Read is View, ExportXml "
+        "Download, Write Overwrite, VizqlDataApiAccess API Access, and ChangeHierarchy "
         "Move.",
     )
 
@@ -85,22 +85,22 @@ class Properties:
     _: KW_ONLY
     description: str | None = Field(
         default=None,
-        description="Its description in Tableau. A line with its models, and with "
-        "PIPELINE_WEB_URL a link to the asset, are added. Default: left to people.",
+        description="Its description in Tableau. Its models are added, and with PIPELINE_WEB_URL a "
+        "link to the asset. Default: left to people.",
     )
     owner: str | None = Field(
         default=None,
         min_length=1,
-        description="User who is to own it; if several domains have it: example.com\\ann. "
-        "Default: unchanged, which is the pipeline's user after the first publish.",
+        description="User who is to own it; if several domains have it: example.com\\ann. Default: "
+        "unchanged; at first, the pipeline's user.",
     )
     tags: Annotated[tuple[str, ...], AfterValidator(_tags)] = Field(
         default=(), description="Its tags. Those of people stay."
     )
     certify: Literal["after_reconcile"] | None = Field(
         default=None,
-        description="after_reconcile: certify it once the published rows were found equal to the "
-        "models, and withdraw that if they are not. Default: left to people.",
+        description="Certify it once the published rows were found equal to the models, and "
+        "withdraw that if they are not. Default: left to people.",
     )
     certification_note: str | None = Field(
         default=None, description="With `certify`: the note beside the certification."
@@ -112,9 +112,8 @@ class Properties:
     )
     quality_warning: bool = Field(
         default=False,
-        description="Set a data quality warning while a refresh is refused or fails, or "
-        "the data source is late. Needs Data Management, and `TableauPipeline`, whose "
-        "sensor sets it.",
+        description="Set a data quality warning while a refresh is refused or fails, or the data "
+        "source is late. Needs Data Management and `TableauPipeline`.",
     )
 
     @model_validator(mode="after")
@@ -187,8 +186,8 @@ GeographicRole = Literal[
 ]
 
 _FORMAT = (
-    'Number format, "#,##0.00", "0.0%" or "$#,##0"; date format, "yyyy-MM-dd"; or a format as '
-    "Tableau itself writes it, 'c\"€\"#,##0'. Default: Tableau's."
+    'Number format, "#,##0.00" or "0.0%"; date format, "yyyy-MM-dd"; or a format as'
+    " Tableau itself writes it, 'c\"€\"#,##0'. Default: Tableau's."
 )
 
 
@@ -225,8 +224,8 @@ class FieldMetadata(_DisplaySettings):
     )
     geo: GeographicRole | None = Field(
         default=None,
-        description="What place its values name, for maps: country, country code (ISO 3166, two "
-        "letters), state, county, city, postcode, latitude or longitude.",
+        description="What place its values name, for maps. A country code is of ISO 3166, with two "
+        "letters.",
     )
 
 
@@ -238,7 +237,7 @@ class Calculation(_DisplaySettings):
     formula: str = Field(
         min_length=1,
         description="In Tableau's language, with columns, [net] or, of several tables, "
-        "[orders.net]; captions; and other calculations.",
+        "[orders.net], captions, and other calculations.",
     )
     type: DataType = Field(default="real", description="The type of its values.")
 
@@ -263,10 +262,9 @@ class MetadataPolicy:
 
     on_conflict: OnConflict = Field(
         default="keep",
-        description="If both the declaration and a person changed a value. keep: the "
-        "person's stays, and a check reports both. replace: the declaration's is "
-        "published. refuse: the refresh is refused. What only a person changed always "
-        "stays.",
+        description="If both the declaration and a person changed a value: keep the person's, and "
+        "report both; replace it; or refuse the refresh. What only a person changed "
+        "always stays.",
     )
 
 

@@ -24,8 +24,7 @@ class InCatalog:
 
     catalog: str = Field(
         min_length=1,
-        description="Catalog in the configuration of pyiceberg: .pyiceberg.yaml, or "
-        "variables such as PYICEBERG_CATALOG__PROD__URI.",
+        description="Catalog in the configuration of pyiceberg.",
     )
     table: Annotated[str, AfterValidator(_with_namespace)] = Field(
         description="Table in the catalog: db.orders."
@@ -58,8 +57,8 @@ class LakeTable:
         ),
     ] = Field(
         default=None,
-        description="An Iceberg table by its catalog. Without a catalog, the absolute "
-        "path of its folder, or its URL in an object store.",
+        description="An Iceberg table by its catalog; without one, the absolute path of its folder,"
+        " or its URL.",
     )
 
     @model_validator(mode="before")

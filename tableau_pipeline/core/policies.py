@@ -20,8 +20,8 @@ class Feed:
     """A change-data-capture feed. It names the affected keys; the rows come from the model."""
 
     model: Annotated[str, Field(validation_alias="feed")] = Field(
-        description="Asset key of the model whose newest snapshot holds the keys affected "
-        "since the last refresh. Too many or too few keys do no harm.",
+        description="Asset key of the model whose newest snapshot holds the keys affected since the"
+        " last refresh. A wrong one costs bytes only.",
     )
     columns: Pairs = Field(
         default=(),
@@ -71,8 +71,8 @@ class Append:
     )
     lookback: Annotated[str | int | None, AfterValidator(_lookback)] = Field(
         default=None,
-        description="How far before the last maximum rows are sent again, for late or "
-        'corrected rows: 1000 for a number, "3 days" for a date or timestamp.',
+        description="How far before the last maximum rows are sent again, for late or corrected "
+        'ones: 1000 for a number, "3 days" for a date or timestamp.',
     )
 
 
