@@ -271,9 +271,7 @@ class Planner:
         Raises:
             RefusedError: a model has rows that cannot be published.
         """
-        base = self.observe(recovered)
-        if Accept.FILTER in self.options.accept:
-            base = replace(base, filters=())
+        base = self._accepted(self.observe(recovered))
         planned, metadata = self._plan_for(base), base.metadata
         if (
             metadata
@@ -283,8 +281,15 @@ class Planner:
         ):
             # A publish or a refusal needs the metadata themselves, not only their recorded digest.
             full_metadata = self.server.metadata(base.remote.luid)
-            planned = self._plan_for(replace(base, metadata=full_metadata))
+            planned = self._plan_for(self._accepted(replace(base, metadata=full_metadata)))
         return planned
+
+    def _accepted(self, base: Base) -> Base:
+        """Return the base, without former filters of rows if it is accepted that these are gone."""
+        # Metadata that were not read again still have their filters, so later refreshes need them.
+        is_unchanged = base.metadata is not None and not base.metadata.tds
+        is_accepted = Accept.FILTER in self.options.accept and not is_unchanged
+        return replace(base, filters=()) if is_accepted else base
 
     def _plan_for(self, base: Base) -> Planned:
         builder, deltas = self.builder, ()

@@ -107,6 +107,19 @@ def test_a_filter_that_is_gone(pipeline: Pipeline):
 
 
 @pytest.mark.slow
+def test_what_is_there_is_not_accepted_as_gone(pipeline: Pipeline):
+    """Prevents: a run with `accept: [filter]` forgets a filter that is there, and nobody notices
+    when it is taken away later."""
+    secured(pipeline)
+    pipeline.run()
+    pipeline.model("flights", flights(9))
+    assert pipeline.run(Accept.FILTER).decision == "update"
+    pipeline.run()
+    other_users.filters_no_rows(pipeline)
+    refused(pipeline.run, 'the filter on "Row access"', "accept: [filter]")
+
+
+@pytest.mark.slow
 def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
     """Prevents: a deleted data source comes back with its rows, and without its filter."""
     luid = secured(pipeline)
