@@ -115,6 +115,7 @@ def recorded(declaration: Declaration, recovered: Recovered) -> Base:
         # The server is not asked, so assume that no user edited the metadata: any digest in `left`
         # makes `is_edited` False.
         metadata=Metadata(min(recovered.left), columns=None) if recovered.left else None,
+        filters=recovered.filters,
         left=recovered.left,
     )
 

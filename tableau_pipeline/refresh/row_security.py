@@ -74,7 +74,8 @@ def _may_have_rows(base: Base) -> bool:
 def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:
     """Return a refusal if filters that the last refresh saw are gone, or might be lost."""
     base, name, remedy = facts.base, facts.declaration.name, "run once with accept: [filter]"
-    if base.exists and base.metadata is None:
+    # Without `remote`, no server was asked: the filters count as they are recorded.
+    if base.remote and base.metadata is None:
         if not (base.filters and isinstance(plan, Publish)):
             return None
         problem = (

@@ -17,8 +17,8 @@ from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.metadata.contents import Metadata, read_metadata
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.publishing.rest import list_revisions
-from tableau_pipeline.refresh.decide import Options
-from tableau_pipeline.refresh.refresh import refresh
+from tableau_pipeline.refresh.decide import Options, Refuse
+from tableau_pipeline.refresh.refresh import plan, refresh
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.metadata.row_filters import ROW_FILTERS, RowFilter, filtered
 from tableau_pipeline_tests.metadata.shapes import USER
@@ -320,6 +320,21 @@ def test_a_rollback_waits_for_the_filter(pipeline: Pipeline):
     told = "guarded: true"
     to = next(c for c in pipeline.journal.checkpoints() if c.tables["flights"].content.rows)
     refused(lambda: refresh(pipeline.refresh(), Options(to=to)), told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("are_recorded", [True, False], ids=["recorded", "not recorded"])
+def test_a_plan_that_asks_no_server(pipeline: Pipeline, are_recorded: bool):
+    """Prevents: an offline plan asks a person to make a filter that is there; or to give a right
+    to read what it did not try to read."""
+    secured(pipeline)
+    if not are_recorded:
+        # Then no record has a digest of the metadata.
+        pipeline.journal.forget()
+    pipeline.declare(guarded=True)
+    pipeline.run()
+    for options in (Options(), Options(full=True)):
+        assert not isinstance(plan(pipeline.refresh(), options, offline=True).plan, Refuse)
 
 
 # The table that the filter reads.
