@@ -23,6 +23,7 @@ from tableau_pipeline.metadata.tds import pack
 from tableau_pipeline.refresh.decide import Publish
 from tableau_pipeline.refresh.declared_metadata import DeclaredMetadata, back_up, check_kept
 from tableau_pipeline.refresh.observe import Base
+from tableau_pipeline.refresh.row_security import check_filters_kept
 from tableau_pipeline.refresh.send import LostOutcomeError, NoReasonError, Sender, Sent
 from tableau_pipeline.refresh.timing import phase
 
@@ -252,11 +253,11 @@ class Publisher:
             )
             raise RefusedError(*others, replace(last, problem=problem, remedy=remedy)) from error
         sent = replace(sent, merged=merged)
-        changed = (
-            self.metadata.differences_on_server(merged.tds, sent.metadata) if sent.metadata else ()
-        )
-        if not changed:
-            return sent.proved() if sent.metadata else sent
-        return sent.warned(
-            f"The server holds other metadata than were published: {'; '.join(changed)}"
-        )
+        if sent.metadata is None:
+            return sent
+        check_filters_kept(self.base, sent.metadata, name=sent.remote.name)
+        if changed := self.metadata.differences_on_server(merged.tds, sent.metadata):
+            return sent.warned(
+                f"The server holds other metadata than were published: {'; '.join(changed)}"
+            )
+        return sent.proved()

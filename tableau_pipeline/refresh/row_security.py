@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from tableau_pipeline.core.checkpoint import PublishMode
 from tableau_pipeline.core.declaration import Declaration
-from tableau_pipeline.metadata.contents import read_metadata
+from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.metadata.contents import Metadata, read_metadata
 from tableau_pipeline.outcome import Accept, Code, Refusal
 from tableau_pipeline.refresh.decide import Changed, Facts, Options, Plan, Publish, Refuse
 from tableau_pipeline.refresh.observe import Base
@@ -97,6 +98,20 @@ def filters_gone(base: Base) -> list[str]:
     """Return the filters that the last refresh saw and that are gone now."""
     present = base.filters_found if base.exists else ()
     return [each for each in base.filters if each not in present]
+
+
+def check_filters_kept(base: Base, held: Metadata, *, name: str) -> None:
+    """Check that the server has kept the filters that it had before a publish brought them again.
+
+    Raises:
+        RefreshError: it has not.
+    """
+    if gone := [each for each in base.filters_found if each not in held.filters]:
+        raise RefreshError(
+            f'"{name}" was published, and the server did not keep {_listed(gone)}: people may see '
+            "all rows now. Put it back, or restrict who may see the data source. Until then, the "
+            "next runs are refused"
+        )
 
 
 def _would_go(facts: Facts, lost: Sequence[str]) -> Refusal:

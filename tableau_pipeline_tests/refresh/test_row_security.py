@@ -1,9 +1,11 @@
 """Who may see which rows: what people made for that stays, or nothing is published."""
 
+import re
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,7 @@ import tableauserverclient as TSC
 from tableau_pipeline.core.declaration import Entitlements, Guard, Republish, Table
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.policies import ReplaceAll
-from tableau_pipeline.errors import UnreadableError
+from tableau_pipeline.errors import RefreshError, UnreadableError
 from tableau_pipeline.hyper.relationships import Relationship
 from tableau_pipeline.metadata.contents import Metadata, read_metadata
 from tableau_pipeline.outcome import Accept
@@ -170,6 +172,34 @@ def test_a_filter_that_cannot_be_read(pipeline: Pipeline):
     around = {"around_server": Unreadable}
     refused(lambda: pipeline.run(*ALL, full=True, around=around), "its metadata cannot be read")
     assert filters(pipeline) == BOTH
+
+
+class Forgetful(Proxy):
+    """A server that keeps no filter of what is published."""
+
+    def upload(self, file: Path, **more: Any) -> str:
+        with ZipFile(file) as package:
+            contents = {name: package.read(name) for name in package.namelist()}
+        with ZipFile(file, "w") as package:
+            for name, content in contents.items():
+                is_tds = name.endswith(".tds")
+                package.writestr(name, _FILTER.sub(b"", content) if is_tds else content)
+        return self.behind.upload(file, **more)
+
+
+_FILTER = re.compile(rb"<filter .*?</filter>", re.DOTALL)
+
+
+def test_a_filter_that_the_server_does_not_keep(pipeline: Pipeline):
+    """Prevents: a refresh that succeeds, and leaves all rows to everybody; and so do all later
+    ones, as the metadata are as that publish has left them."""
+    secured(pipeline)
+    pipeline.model("flights", flights(9))
+    with pytest.raises(RefreshError, match=r"did not keep .*the filter on \"Row access\""):
+        pipeline.run(full=True, around={"around_server": Forgetful})
+    assert filters(pipeline) != BOTH
+    for _ in range(2):
+        refused(lambda: pipeline.run(*ALL), 'the filter on "Row access"', "accept: [filter]")
 
 
 # In the forms in which Tableau's products save them.
