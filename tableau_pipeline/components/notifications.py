@@ -143,6 +143,8 @@ def incidents(
         # A record that cannot be read must not stop the messages about all other data sources.
         text = f"The status of what was published from files is unknown: {error}"
         yield Incident(_FILES, Status.FAILED, text, text)
+    else:
+        yield Incident(_FILES)
     for status in found:
         if status.state in (Status.FAILED, Status.REFUSED, Status.LATE, Status.HELD):
             verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(status.state, "has")

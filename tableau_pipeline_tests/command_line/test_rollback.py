@@ -73,7 +73,7 @@ def told_elsewhere(world: World) -> str:
     world.forget()
     with open_project(f"{world.name}.definitions") as project:
         sources = project.datasources
-        (incident,) = incidents(project.instance, [*sources.values()])
+        _, incident = incidents(project.instance, [*sources.values()])
         texts = dict(_warning_texts(project.instance, sources))
     assert incident.id == "held"
     assert "wrong time zone" in texts[KEY]
