@@ -19,7 +19,7 @@ from pydantic import Field, field_validator
 from tableau_pipeline.components.publish_file import STEP
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
 from tableau_pipeline.components.published_files import published_files
-from tableau_pipeline.components.reporting import run_tag
+from tableau_pipeline.components.reporting import details_in, run_tag
 from tableau_pipeline.core.declaration import Declaration, Table, in_environment
 from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.errors import RefusedError
@@ -288,9 +288,9 @@ class _News:
         )
         for record in found.records:
             metadata = _metadata_of(record.event_log_entry)
-            details = metadata.get("details")
+            details = details_in(metadata)
             # Without a LUID, a user or other code has recorded the event, and no refresh.
-            if isinstance(details, dict) and (luid := details.get("luid")):
+            if luid := details.get("luid"):
                 name, ended = self._name(luid), record.timestamp
                 # The refresh may be older than the sensor, so count from the first look at it.
                 now = time.time()
@@ -329,7 +329,7 @@ class _News:
                 if decision in STOPPED:
                     asset = dg.AssetKey.from_user_string(source.key)
                     last = self.instance.get_latest_materialization_event(asset)
-                    luid = _metadata_of(last).get("details", {}).get("luid")
+                    luid = details_in(_metadata_of(last)).get("luid")
                     yield self._refresh(
                         source,
                         run.run_id,

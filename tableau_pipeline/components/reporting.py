@@ -367,6 +367,13 @@ def _times(checkpoint: Checkpoint) -> dict[str, dg.TimestampMetadataValue]:
     return {name: dg.MetadataValue.timestamp(moment) for name, moment in times.items() if moment}
 
 
+def details_in(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what programs read of an event; {} for an event that no refresh recorded."""
+    details = metadata.get("details")
+    # A user or other code may use this name for something else.
+    return details if isinstance(details, dict) else {}
+
+
 def _details(done: Refreshed) -> Mapping[str, Any]:
     """Return what programs read of a refresh, such as `status`."""
     checkpoint, remote = done.checkpoint, done.remote

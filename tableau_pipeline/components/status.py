@@ -14,7 +14,7 @@ from tableau_pipeline.components.publish_file import STEP
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.published_files import published_files
 from tableau_pipeline.components.rejected import newest_row_times
-from tableau_pipeline.components.reporting import run_tag
+from tableau_pipeline.components.reporting import details_in, run_tag
 from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.hold import Hold, holds
 from tableau_pipeline.core.identity import key_below
@@ -90,7 +90,7 @@ def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
     metadata: dict[str, Any] = {
         name: value.value for name, value in materialization.metadata.items()
     }
-    details = metadata.get("details", {})
+    details = details_in(metadata)
     sent, full = details.get("bytes sent"), details.get("bytes of a full publish")
     taken_at = details.get("rows taken at")
     return PastRefresh(

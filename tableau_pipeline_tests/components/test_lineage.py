@@ -16,6 +16,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tableau_pipeline.components.lineage import Lineage, dataset_of, lineage_definitions
+from tableau_pipeline.components.notifications import incidents
 from tableau_pipeline.components.publish_file import publish_file
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.core.declaration import Table
@@ -383,10 +384,15 @@ def test_events_of_others(location: Location, sink: Sink):
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
     sent(daemon, sink)
-    for metadata in ({}, {"details": "by hand"}, {"details": {"by": "hand"}}):
+    for metadata in ({}, {"details": {"by": "hand"}}, {"details": "by hand"}):
         event = dg.AssetMaterialization(KEY, metadata=metadata)
         location.instance.report_runless_asset_event(event)
     assert sent(daemon, sink) == []
+    # Notifications and `status` read the same events.
+    assert [each.status for each in incidents(location.instance, [BUSY])] == [None, None]
+    location.model(flights(1))
+    assert not location.refresh("busy").success
+    assert [each["eventType"] for each in sent(daemon, sink)] == ["START", "FAIL"]
 
 
 @pytest.mark.slow
