@@ -10,7 +10,7 @@ from tableau_pipeline.objects.lent import Credentials
 
 Properties = Mapping[str, Any]
 
-_SAS = "adls.sas-token"
+_SAS, _KEY = "adls.sas-token", "adls.account-key"
 # For each scheme of URLs, the property that has the time of expiry, in milliseconds since 1970.
 _EXPIRY = {
     "s3": "s3.session-token-expires-at-ms",
@@ -72,11 +72,15 @@ def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | Non
             token = properties.get("gcs.oauth2.token")
             return {"token": token} if token else None
         case "abfss":
+            account = _account_host(url).partition(".")[0]
+            if properties.get("adls.account-name", account) != account:
+                # Those without an account in their names are for another one. A token must not be
+                # sent to the host of this one, which users who may change the table choose.
+                properties = {name: properties[name] for name in {*properties} - {_SAS, _KEY}}
             if token := _of_account(properties, _SAS, url):
                 return {"sas_token": token.removeprefix("?")}
-            key, account = properties.get("adls.account-key"), _account_host(url).partition(".")[0]
-            is_for_it = properties.get("adls.account-name", account) == account
-            return {"access_key": key} if key and is_for_it else None
+            key = properties.get(_KEY)
+            return {"access_key": key} if key else None
     return None
 
 

@@ -64,6 +64,7 @@ def test_names(url: str, handed_out: Properties, secrets: Properties):
         (GCS, NONE, KEYS),
         (AZURE, NONE, {"adls.sas-token.other.dfs.core.windows.net": "sig=a"}),
         (AZURE, {"adls.account-key": "a", "adls.account-name": "other"}, NONE),
+        (AZURE, {"adls.sas-token": "sig=a", "adls.account-name": "other"}, NONE),
         ("/lake/orders", KEYS, KEYS),
     ],
 )
