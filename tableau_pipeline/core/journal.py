@@ -150,7 +150,7 @@ class Failure(Frozen):
     """Why a refresh was not completed.
 
     Attributes:
-        status: REFUSED or FAILED.
+        status: REFUSED, FAILED or HELD.
         reason: in words, for users.
         accepts: what a run must accept to override the refusals.
     """
@@ -325,7 +325,8 @@ class History(Frozen):
         floor: the lowest number that a record may still have; earlier ones were removed.
         refresh: the highest number of any refresh.
         claim: the claim that has not ended; None if no refresh runs.
-        failure: why the last refresh was not completed; None if it was, or if nobody recorded it.
+        failure: why the last refresh was not completed; None if it was, or if nobody recorded it. A
+            refresh that did nothing, because of a hold, leaves the failure before it.
         settled: the number of the newest refresh whose requests `recovered` includes.
         recovered: the state after all requests of the refreshes up to `settled`.
         intents: the requests of refreshes after `settled`, oldest first. If a request has several
@@ -357,12 +358,17 @@ class History(Frozen):
             case Recovered():
                 changes |= self._settled(record, record.refresh - 1)
             case ClaimRelease() if self.claim and self.claim.id == record.claim:
-                changes |= {"claim": None, "failure": record.failure}
+                changes |= {"claim": None, "failure": self._failure_after(record.failure)}
                 if record.checkpoint:
                     changes |= self._settled(Recovered.at(record.checkpoint), record.refresh)
                 if self.number - self.floor >= KEPT * 3 // 2:
                     changes["floor"] = self.number - KEPT
         return self.model_copy(update=changes)
+
+    def _failure_after(self, failure: Failure | None) -> Failure | None:
+        # A refresh that did nothing, because of a hold, does not settle a failure before it.
+        is_held = failure is not None and failure.status is Status.HELD
+        return self.failure or failure if is_held else failure
 
     def _settled(self, recovered: Recovered, through: int) -> dict[str, object]:
         intents = tuple(intent for intent in self.intents if intent.refresh > through)

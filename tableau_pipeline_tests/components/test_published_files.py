@@ -153,6 +153,15 @@ def test_who_published_last_counts(location: Location, publish: Publish, path: s
     assert state() == (Status.HELD, None)
     end_hold(journal.place, journal.key)
     assert state() == fresh
+    # A hold does not settle what was refused before it.
+    assert not publish(0)
+    put_hold(journal.place, journal.key, Hold(by="eve"))
+    assert not publish(1)
+    assert state() == (Status.HELD, None)
+    end_hold(journal.place, journal.key)
+    assert state() == refused
+    assert publish(1)
+    assert state() == fresh
 
 
 @pytest.mark.slow
