@@ -188,7 +188,7 @@ def _guard_metadata(declaration: Declaration, done: Refreshed) -> dict[str, str]
     counts, rows = {}, done.checkpoint.rows
     for table in declaration.tables:
         now, before = rows[table.name], done.before.get(table.name)
-        limit = f"(limit: {-table.guard.max_shrink:.0%})"
+        limit = f"(limit: {-declaration.guard_of(table).max_shrink:.0%})"
         counts[table.name] = f"{now:,}" + (f", {now / before - 1:+.1%} {limit}" if before else "")
     return _metadata("rows", counts)
 

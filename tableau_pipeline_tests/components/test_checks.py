@@ -245,6 +245,12 @@ def plotted(result: dg.ExecuteInProcessResult) -> dict[str, float]:
     }
 
 
+def guard(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
+    """What the check of this name shows."""
+    (found,) = (e for e in result.get_asset_check_evaluations() if e.check_name == "guard")
+    return {name: value.value for name, value in found.metadata.items()}
+
+
 @pytest.mark.slow
 def test_a_refresh_as_it_is_shown(location: Location):
     """Prevents: a result that stands below ids and bytes; twenty plots, of which most have gaps;
@@ -265,12 +271,11 @@ def test_a_refresh_as_it_is_shown(location: Location):
         *("upload", "job of the server", "comparison"),
     ]
     assert sum(bar.count("█") for bar in bars) > 20
-    numbers = {
-        each.check_name: {name: value.value for name, value in each.metadata.items()}
-        for each in result.get_asset_check_evaluations()
-    }
-    assert numbers["guard"] == {"rows/flights": "9, +12.5% (limit: -50%)"}
-    same = metadata_of(unchanged := location.refresh("shown", declared=KEYED))
+    assert guard(result) == {"rows/flights": "9, +12.5% (limit: -50%)"}
+    entitlements = {"table": "flights", "user": "carrier"}
+    unchanged = location.refresh("shown", declared={**KEYED, "entitlements": entitlements})
+    assert guard(unchanged) == {"rows/flights": "9, +0.0% (limit: -20%)"}
+    same = metadata_of(unchanged)
     assert tuple(plotted(unchanged)) == PLOTTED
     # What came of the last change is still to be seen.
     for name in ("content last changed", "last compared"):
