@@ -331,7 +331,8 @@ class Planner:
     def _decide(self, facts: Facts, *, is_empty: bool) -> Plan | Changed:
         """Decide what to do; `is_empty` says that no row is to be published yet."""
         options = self.options
-        if refusal := unguarded(facts.declaration, facts.base, options):
+        is_theirs = ownership_refusal(facts.declaration, facts.base, options) is not None
+        if not is_theirs and (refusal := unguarded(facts.declaration, facts.base, options)):
             return Refuse((refusal,))
         if is_empty:
             options = replace(options, accept=options.accept | {Accept.SHRINK})

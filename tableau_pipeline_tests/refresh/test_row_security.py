@@ -324,6 +324,14 @@ def test_rows_that_are_there_need_a_filter(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+def test_a_guarded_name_that_is_taken(pipeline: Pipeline):
+    """Prevents: a person is asked to make a filter in a data source of somebody else, and only then
+    hears that it is not ours."""
+    other_users.publishes(pipeline, flights())
+    pipeline.declare(guarded=True)
+    refused(pipeline.run, "adopt: true")
+
+
 @pytest.mark.slow
 def test_a_guarded_data_source_that_was_deleted(pipeline: Pipeline):
     """Prevents: a data source that comes back, by `accept: [filter]`, shows its rows to all."""
