@@ -4,7 +4,7 @@ import copy
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -49,6 +49,8 @@ _CLOSE_SECONDS = 10
 _REFUSED = (400, 413, 422)
 # The most refreshes of a data source, and failed runs, that a tick reads.
 _MOST = 50
+# How many of the newest runs of the job are read, of all code locations.
+_MOST_LOOKS = 10
 
 
 @keyed
@@ -224,7 +226,7 @@ def _ids_job() -> None:
 
 
 def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list[dg.RunRequest]:
-    """Return a request of the job; [] if it is running, or has ended a short time ago.
+    """Return a request of the job; [] if one for these is running, or has ended a short time ago.
 
     Args:
         unknown: as in `_News`.
@@ -232,11 +234,22 @@ def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list
     now = time.time()
     # Ask less often for an id that has not come for hours.
     pause = _RETRY * max(1.0, (now - max(unknown.values())) / 3600)
-    for record in instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=1):
-        if not record.dagster_run.is_finished or now - (record.end_time or 0) < pause:
+    for record in instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=_MOST_LOOKS):
+        is_recent = not record.dagster_run.is_finished or now - (record.end_time or 0) < pause
+        # Another code location of this instance has such a job, too.
+        if is_recent and not unknown.keys().isdisjoint(_asked_for(record.dagster_run)):
             return []
     config = {"ops": {_ask_for_ids.name: {"config": {"luids": sorted(unknown)}}}}
     return [dg.RunRequest(run_config=config)]
+
+
+def _asked_for(run: dg.DagsterRun) -> Collection[str]:
+    """Return the LUIDs for which a run of the job looked."""
+    config: Any = run.run_config
+    # A user may have entered another config in the launchpad.
+    with suppress(LookupError, TypeError):
+        return [*map(str, config["ops"][_ask_for_ids.name]["config"]["luids"])]
+    return ()
 
 
 @dataclass(slots=True)
@@ -261,7 +274,8 @@ class _News:
 
         A refresh counts as sent once the caller asks for the next one.
         """
-        for record in self.instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=10):
+        looks = dg.RunsFilter(job_name=_IDS_JOB)
+        for record in self.instance.get_run_records(looks, limit=_MOST_LOOKS):
             for name, id_ in record.dagster_run.tags.items():
                 if name.startswith(_ID_TAG):
                     self.cursor.ids[name.removeprefix(_ID_TAG)] = id_

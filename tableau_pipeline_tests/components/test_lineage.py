@@ -358,6 +358,19 @@ def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pyte
 
 
 @pytest.mark.slow
+def test_another_code_location_asks(location: Location, sink: Sink):
+    """Prevents: the looks of another location on this instance, which waits for other ids, take the
+    place of ours."""
+    location.publish("busy")
+    daemon = Daemon(location, sink.lineage())
+    config = {"ops": {"ask_for_ids": {"config": {"luids": ["of another site"]}}}}
+    job = daemon.definitions.resolve_job_def("lineage_ids")
+    assert job.execute_in_process(config, location.instance).success
+    daemon.tick()
+    assert daemon.look_up()
+
+
+@pytest.mark.slow
 def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a run each five minutes for ever, and a data source whose later refreshes no
     catalogue hears of, since it was deleted before Tableau knew its id."""
