@@ -80,7 +80,7 @@ class Publisher:
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
     ) -> Sent:
         """Publish a file; first save the data source if users' edits may be lost."""
-        base, server, saved = self.base, self.sender.server, None
+        base, server, saved, copy = self.base, self.sender.server, None, ()
         is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
         merged = self.metadata.merge
         lost = merged.lost if merged and plan.mode in NEW_METADATA else {}
@@ -89,14 +89,15 @@ class Publisher:
         if remote and base.is_edited and (drops or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
             saved = back_up(server, remote, location=self.backups, name=name)
+            copy = (f'"{remote.name}" was saved as {saved} before it was replaced',)
+            # Log it now: if the outcome of the publish stays unknown, there is no report.
+            self.sender.jobs.log.warning("%s", *copy)
             work = [SavedEdits(path=path, work=text, file=saved) for path, text in lost.items()]
             target = target.model_copy(update={"saved": (*target.saved, *work)})
         sent = self._take_a_road(plan, extract, target, remote)
         if plan.mode is PublishMode.REPLACE and not base.is_ours:
             check_kept(server, sent.remote, base.metadata, saved=saved)
-        if remote is None or saved is None:
-            return sent
-        return sent.warned(f'"{remote.name}" was saved as {saved} before it was replaced')
+        return sent.warned(*copy)
 
     def _take_a_road(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None

@@ -7,7 +7,7 @@ import pytest
 
 from tableau_pipeline.core.fields import Calculation, FieldMetadata, MetadataPolicy
 from tableau_pipeline.core.policies import ReplaceAll
-from tableau_pipeline.errors import RefreshError, UnreadableError
+from tableau_pipeline.errors import RefreshError, UnreachableError, UnreadableError
 from tableau_pipeline.metadata.contents import Metadata
 from tableau_pipeline.metadata.document import local_name
 from tableau_pipeline.outcome import Accept
@@ -218,3 +218,19 @@ def test_a_server_that_makes_documents_that_cannot_be_read(pipeline: Pipeline):
         report = pipeline.run(around={"around_server": Mangling})
         assert "cannot be read" in str(report.warnings)
         assert pipeline.wrong() == []
+
+
+def test_a_copy_of_a_refresh_that_fails(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
+    """Prevents: the work goes with a publish whose answer is lost, and nobody hears of the copy."""
+    pipeline.run()
+    works_on_a_column(pipeline)
+
+    class Silent(Proxy):
+        def publish(self, *args: object, **more: object) -> str:
+            self.behind.publish(*args, **more)
+            raise UnreachableError("no answer.")
+
+    with pytest.raises(RefreshError, match="no answer"):
+        pipeline.run(Accept.OVERWRITE, full=True, around={"around_server": Silent})
+    (path,) = (pipeline.folder / "kept").glob("*")
+    assert f"was saved as {path}" in caplog.text
