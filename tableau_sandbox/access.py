@@ -1,8 +1,8 @@
 """What users may do: capabilities and site roles, permission rules, and the decision.
 
-Sources: "Permission Capabilities and Templates", "Permissions, Site Roles, and Licenses",
-"Effective permissions", which has the order in which roles, ownership, leadership and rules count,
-and "Access Scopes for Connected Apps" in Tableau's help.
+Sources in Tableau's help: "Permission Capabilities and Templates", "Permissions, Site Roles, and
+Licenses", "Effective permissions" (for the order in which roles, ownership, leadership and rules
+count), and "Access Scopes for Connected Apps".
 """
 
 from collections import defaultdict

@@ -1,12 +1,12 @@
 """A local Tableau Server to publish data sources to.
 
-The environment names the administrator, so that no secret stands in the list of processes:
+The environment names the administrator, so that no secret appears in the list of processes:
   TABLEAU_SANDBOX_USER, TABLEAU_SANDBOX_PASSWORD           default: admin, admin
   TABLEAU_SANDBOX_TOKEN_NAME, TABLEAU_SANDBOX_TOKEN_SECRET default: pipeline, pipeline-secret
 With a --host that other machines can reach, the user, the password and the secret of the token must
 not be these defaults, and the default connected app is not accepted.
 
-Options can also stand in a file, one line for each word: tableau-sandbox @FILE
+Options can also be in a file, one line for each word: tableau-sandbox @FILE
 """
 
 import argparse
@@ -176,7 +176,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _reader(hint: Any) -> Callable[[str], Any]:
-    """Return what reads a value of a type from an argument."""
+    """Return a function that reads a value of a type from an argument."""
     return _reading(TypeAdapter(hint).validate_python)
 
 
@@ -211,7 +211,7 @@ def for_other_machines(options: Options) -> Options:
 
     Raises:
         WellKnownCredentialsError: the administrator has a name, a password or a token that the
-            documentation of the sandbox tells to everybody, or another user has that password.
+            documentation of the sandbox shows, or another user has that password.
     """
     admin = options.admin
     known = {

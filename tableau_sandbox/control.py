@@ -32,7 +32,8 @@ class Armed:
         fault: the fault.
         seen: the number of calls or jobs that it could have hit.
         fired: the number of calls or jobs that it has hit.
-        earlier: data sources by LUID as they were before their last change, if it asks for them.
+        earlier: data sources by LUID as they were before their last change, if the fault shows
+            them.
     """
 
     number: int

@@ -129,7 +129,7 @@ class HideRows(QueryFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class StaleRows(QueryFault):
-    """The answer is of the data before their last change since the fault was armed."""
+    """The answer shows the data before their last change since the fault was armed."""
 
     kind: Literal["stale_rows"] = "stale_rows"
 

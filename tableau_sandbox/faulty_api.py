@@ -47,7 +47,7 @@ def query_faults(scope: Scope) -> tuple[QueryFault, ...]:
 
 
 class FaultyApi:
-    """The REST API, or another one beside it, with the faults that are armed.
+    """The REST API, or another API of the sandbox, with the faults that are armed.
 
     Attributes:
         services: the services of the sandbox.

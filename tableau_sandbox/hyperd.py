@@ -118,7 +118,7 @@ def with_hyperd(work: Callable[[HyperProcess], Result], *files: Path) -> Result:
 
 
 def without_paths(message: str, *files: Path) -> str:
-    """Return a message for clients without the paths of these files, which tell them nothing."""
+    """Return a message for clients without the paths of these files, which mean nothing to them."""
     for file in files:
         message = message.replace(str(file), "that was uploaded")
     return message

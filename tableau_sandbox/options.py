@@ -44,7 +44,7 @@ class UserSeed:
 
 ADMIN = UserSeed(
     name="admin",
-    password="admin",  # noqa: S106 - the well-known door of a sandbox
+    password="admin",  # noqa: S106 - the well-known password of a sandbox
     site_role="ServerAdministrator",
     tokens=(("pipeline", "pipeline-secret"),),
 )
@@ -109,7 +109,7 @@ class Options(Quirks):
         True, "a second sign-in with a personal access token ends the first"
     )
     token_days: float | None = option(
-        None, "personal access tokens are listed, as by Tableau Cloud; they end in so many days"
+        None, "personal access tokens are listed, as by Tableau Cloud, and end after so many days"
     )
     upload_hours: float = 24
     upload_blocks: _Count = option(1000, "blocks that an uploaded file may have")

@@ -26,7 +26,7 @@ from tableau_sandbox.store.records import (
 )
 
 _JOBS_SHOWN = 20
-# A part of the names of fields that count the rows of tables. Tableau shows them otherwise.
+# A part of the names of fields that count the rows of tables. Tableau shows other names.
 _INTERNAL = "__tableau_internal_object_id__"
 # Published content may neither run code nor load anything.
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}

@@ -53,7 +53,7 @@ def find_target(
     """Find the data source that a publication would change, if there is one.
 
     Args:
-        as_job: it is only about to be queued, where a name that is taken may pass.
+        as_job: whether it is only to be queued; then a name that is taken may be accepted.
 
     Raises:
         RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
@@ -106,8 +106,8 @@ class Prepared:
 def prepare(services: Services, publication: Publication, content: Content) -> Prepared:
     """Do the work on files, which may take long, without keeping readers from the database.
 
-    The caller must hold `services.publishing` until the commit, so that nothing which others
-    publish meanwhile is lost.
+    The caller must hold `services.publishing` until the commit, so that no other publish is lost
+    meanwhile.
 
     Raises:
         RestError: as `find_target`; 400011 if the rows cannot be appended, or there is no data to

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-# Values may be secrets, and must not stand in messages.
+# Values may be secrets, and must not appear in messages.
 STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -22,7 +22,7 @@ def option(default: Any, text: str, **argument: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Quirks:
-    """The value of each quirk; what it is about, its help says."""
+    """The value of each quirk; its help explains the quirk."""
 
     repeated_request: Literal["first-job", "empty-job", "conflict"] = option(
         "first-job", "the answer to a known RequestID, which is never carried out again"
@@ -40,7 +40,7 @@ class Quirks:
         "distinct", "updatedAt of two changes in one second; if distinct, the second is later"
     )
     job_stamps: Literal["inside", "after"] = option(
-        "inside", "where the updatedAt set by a job lies: in its time or, though seen at once, late"
+        "inside", "the updatedAt that a job sets: in the job's time or, though seen then, later"
     )
     late_stamp_seconds: Seconds = option(2, "seconds by which late stamps follow their job")
     tags_move_stamp: bool = option(False, "adding and deleting tags moves updatedAt")
@@ -49,8 +49,8 @@ class Quirks:
     update_revisions: bool = option(False, "data updates make revisions, as publishes do")
     job_access: Literal["administrators", "own-jobs", "session-lost"] = option(
         "administrators",
-        "who may ask for a job: administrators, or also who asked for it; session-lost tells "
-        "others that their session has ended",
+        "who may ask for a job: administrators, or also the user who queued it; session-lost "
+        "answers all others that their session has ended",
     )
     job_titles: bool = option(True, "listed jobs have titles")
     job_words: Literal["known", "unknown"] = option(
@@ -72,7 +72,7 @@ class Quirks:
         "always is before version 3.25 of the REST API",
     )
     taken_name: Literal["in-job", "at-request"] = option(
-        "in-job", "where a publish as a job fails whose name is taken; a job gives no reason"
+        "in-job", "where a publish as a job fails if its name is taken; a job gives no reason"
     )
     several_tables: Literal["by-keys", "refused"] = option(
         "by-keys",

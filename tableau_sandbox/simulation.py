@@ -1,4 +1,4 @@
-"""A sandbox without sockets and threads, for tests that need luck with a real sandbox.
+"""A sandbox without sockets and threads, for tests that depend on chance with a real sandbox.
 
 It stands still unless it is asked something or time passes, so that the same test sees the same
 history, call by call and job by job:
@@ -10,7 +10,7 @@ history, call by call and job by job:
 
 Action batches can be parsed and applied to files without any server.
 
-Of the inner modules of the sandbox, code outside of it imports no other one.
+This is the only inner module of the sandbox that code outside of it imports.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -87,7 +87,7 @@ class Simulation:
         now: the time of its clock.
         fate: decides what becomes of a job when it is queued.
         fates: what becomes of the jobs so far, by LUID.
-        on_job: hears of every job that is queued, starts, is about to end, or has ended.
+        on_job: called for every job that is queued, starts, is about to end, or has ended.
         stands_still: no time passes, as something happens to a job at this moment.
     """
 

@@ -41,7 +41,7 @@ def read_json(body: bytes) -> Any:
 
 
 def first_problem(error: ValidationError) -> str:
-    """Describe the first thing that is wrong: where it stands, why, and what it is."""
+    """Describe the first error: its place, the reason, and the value."""
     problem: Any = error.errors(include_url=False)[0]
     place = ".".join(map(str, problem["loc"])) or "the body"
     reason = problem["msg"].removeprefix("Value error, ")

@@ -91,7 +91,7 @@ class Sandbox:
             ):
                 server.run(sockets=[listener])
         except Exception as error:
-            # What keeps it from starting is for `start` to say.
+            # `start` reports what keeps it from starting.
             started.put(error)
             if self._running is not None:
                 raise
@@ -176,7 +176,7 @@ class Sandbox:
 
     @contextmanager
     def quirks(self, **values: Any) -> Generator[None]:
-        """Have other `Quirks` within the block.
+        """Set other values of `Quirks` within the block.
 
         Raises:
             TypeError: there is no such quirk.

@@ -99,7 +99,7 @@ EQUALS_ONE = {"op": "eq", "target-col": "a", "const": {"type": "integer", "v": "
     ("action", "reason"),
     [
         (delete({"op": "and", "args": [True]}), "args.0: .* valid dictionary .* it is True"),
-        (delete({"op": "eq", "const": {"type": "string", "v": "x"}}), "needs one column"),
+        (delete({"op": "eq", "const": {"type": "string", "v": "x"}}), "needs exactly one column"),
         (const("integer", "1", op="has"), "of the type string"),
         ({**UPSERTS, "condition": True}, "must compare key columns"),
         ({**UPSERTS, "condition": EQUALS_ONE}, "must compare key columns"),

@@ -72,8 +72,8 @@ def _apply_all(
             _attach(connection, Side.TARGET, output)
             if payload is not None:
                 _attach(connection, Side.SOURCE, payload)
-            # The source rows of an upsert that match no target row before it changes any. Hyper
-            # creates no temporary table inside a transaction.
+            # The source rows of an upsert that match no target row before the upsert changes any.
+            # Hyper creates no temporary table inside a transaction.
             connection.execute_command("CREATE TEMPORARY TABLE unmatched (row BIGINT)")
             connection.execute_command("BEGIN")
             for position, action in enumerate(batch.actions):
@@ -229,7 +229,7 @@ def _check_one_match(step: _Step) -> None:
 def _check_unique_source(step: _Step) -> None:
     """Refuse an upsert that has several rows for one key.
 
-    To 'eq', NULL is not a key, as no two NULLs are equal; to 'is', it is one.
+    For 'eq', NULL is not a key, as no two NULLs are equal; for 'is', NULL is a key.
     """
     pairs = column_pairs(step.condition)
     key = sorted({pair.source_col for pair in pairs})

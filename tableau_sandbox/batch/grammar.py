@@ -1,4 +1,4 @@
-"""The action batches of data updates: what they may say, and what it means."""
+"""The action batches of data updates: what they may contain, and what that means."""
 
 import math
 import re
@@ -30,7 +30,7 @@ _DATETIME = re.compile(
     r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d{1,3})?(Z|[+-]\d{2}:?\d{2})", re.ASCII
 )
 _BEYOND = 1 << 63
-# From here on, JSON numbers with a fraction cannot represent every whole number.
+# From this number on, JSON numbers with a fraction cannot represent every whole number.
 _EXACT = 1 << 53
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
@@ -102,7 +102,7 @@ class Comparison(_Part):
             if self.op == "has":
                 raise ValueError("it needs a constant to look for")
         elif self.const is None or len(self.columns) != 1:
-            raise ValueError("it has a constant and needs one column beside it")
+            raise ValueError("it has a constant, and so needs exactly one column")
         elif self.op == "has" and self.const.type != "string":
             raise ValueError("it needs a constant of the type string")
         elif self.const.v is None and self.op != "is":
@@ -214,7 +214,7 @@ class Upsert(_Action):
 
 
 class Delete(_Action):
-    """Deletes rows that match the condition, for a row of the source if there is one."""
+    """Deletes rows for which the condition holds; with a source, for some row of the source."""
 
     action: Literal["delete"]
     source_table: Name = ""

@@ -30,7 +30,7 @@ class NotPublishableError(ValueError):
 
 
 def packaged_path(name: str) -> str:
-    """Return the path in its package of the `.hyper` file of the data source `name`."""
+    """Return the path that the `.hyper` file of the data source `name` has in its package."""
     return f"Data/Extracts/{file_name(name)}.hyper"
 
 

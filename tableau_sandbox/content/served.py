@@ -1,7 +1,7 @@
 """The form in which a server gives a published `.tds` back.
 
-It was seen in one file, as Tableau Desktop saved it and as a server of 2025.3 gave it back. Both
-are public, as `WorldIndicators.tdsx` in https://github.com/tableau/tabcmd. The functions here
+It was seen in one data source, as Tableau Desktop saved it and as a server of 2025.3 gave it back.
+Both are public, as `WorldIndicators.tdsx` in https://github.com/tableau/tabcmd. The functions here
 change only what differed between the two; all else was the same, also its order.
 """
 
@@ -33,7 +33,7 @@ def served_path(packaged_path: str) -> str:
 def served_tds(tds: bytes, *, packaged_path: str, content_url: str, site: str) -> bytes:
     """Return an uploaded `.tds` in the form in which a server gives it back.
 
-    The form of the result is the result itself.
+    Given its own result, it returns the same document.
 
     Args:
         tds: well-formed XML without a document type.
@@ -74,8 +74,9 @@ class _Writer:
 
     Attributes:
         packaged_path: where its package has the `.hyper` file.
-        location: the element that tells where the data source is published.
-        open: the elements around the current place, as they are written; None for what is not.
+        location: the element that states where the data source is published.
+        open: the elements around the current place, as they are written; None for those that are
+            left out.
         pieces: what is written so far.
         indent: what stands before the first element inside the root.
     """
@@ -131,7 +132,7 @@ class _Writer:
         is_kept, ended = None not in self.open, self.open.pop()
         if is_kept:
             self.pieces.append(tag)
-            # It is the first element, if there is one.
+            # The manifest is the first element, if there is one.
             if ended == _MANIFEST and len(self.open) == 1:
                 self.pieces += [self.indent or "", self.location]
 

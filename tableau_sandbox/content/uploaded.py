@@ -38,7 +38,7 @@ class Content:
 def read_content(file: Path, *, name: str, file_type: str, table_ids: str) -> Content:
     """Open an uploaded file and check it against the rules.
 
-    Files that are extracted or converted from it are put beside it; `discard` removes them all.
+    Files that are extracted or converted from it go into its folder; `discard` removes them all.
 
     Args:
         file: the upload.

@@ -38,7 +38,7 @@ class HostGuard:
     Args:
         app: the application to guard.
         allowed: further names of the sandbox.
-        only_browsers: pass on what no browser sent, whatever its Host.
+        only_browsers: pass on requests that no browser sent, with any Host.
     """
 
     def __init__(self, app: ASGIApp, allowed: Iterable[str] = (), *, only_browsers: bool = False):

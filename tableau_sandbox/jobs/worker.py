@@ -38,7 +38,7 @@ class Worker:
             try:
                 self._run_next()
             except Exception:
-                # The database may have failed, for want of space say, and may work again.
+                # The database may have failed, for example for lack of space, and may work again.
                 _logger.exception("the jobs go on after an error")
                 self._stopping.wait(_PAUSE_SECONDS)
 

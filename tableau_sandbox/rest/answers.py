@@ -226,7 +226,7 @@ def job_element(
     Args:
         early_finish_code: the finish code that it has before it ends; None for none.
         progress: whether the element has the attribute `progress`.
-        has_error_note: if it failed, a note shows that, and not the finish code.
+        has_error_note: whether a note, and not the finish code, shows that it failed.
     """
     done = 100 if job.completed_at else 0
     code = _FINISH_CODES.get(job.status, early_finish_code)

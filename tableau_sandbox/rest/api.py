@@ -46,7 +46,7 @@ class RestApi:
         except RestError as error:
             return write_error(error, rest_version=version)
         except ClientDisconnect:
-            # Nobody is left to answer.
+            # No client is left to answer.
             raise
         except Exception:
             _logger.exception("%s failed", request.method)
@@ -65,7 +65,7 @@ class RestApi:
         )
         session = None
         if route.signed_in:
-            # This comes before the body: without a session, nobody may write to the disk.
+            # This comes before the body: without a session, no client may write to the disk.
             session = await self._services.in_thread(self._authenticate, request, path.get("site"))
             _check_scopes(session, route)
         body, attachment = await self._read_body(request, stream, route)
@@ -125,7 +125,7 @@ class RestApi:
 def _check_scopes(session: Session, route: Route) -> None:
     if not session.scopes or not route.scopes or scopes_allow(session.scopes, route.scopes):
         return
-    # Servers do not say what is missing; whoever runs a sandbox wants to know.
+    # Servers do not say what is missing, but users of a sandbox need to know.
     needed = " or ".join(route.scopes)
     _logger.warning("%s %s: the connected app needs %s", route.method, route.pattern, needed)
     raise refusal("401002", "Invalid authentication credentials were provided.")

@@ -134,7 +134,7 @@ def find_datasource(
 def _check_may_manage(
     services: Services, call: Call, *, old: Datasource, changed: Datasource
 ) -> None:
-    """Refuse to move, give away or certify a data source to those who may only write it."""
+    """Refuse a move, a new owner or a certification by a user who may only write."""
     database, user = services.database, call.user
     if changed.project != old.project:
         access.check_may(database, access.MOVE, user=user, thing=old, code="403032")

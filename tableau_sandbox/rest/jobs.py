@@ -87,7 +87,7 @@ def cancel_job(services: Services, call: Call) -> Response:
 
 def _job(services: Services, call: Call) -> Job:
     luid, allowed = call.path["job"], services.options.job_access
-    # Who may not ask for jobs is told so, whether there is one or not.
+    # A user who may not ask for jobs gets this answer even if there is no such job.
     if allowed != "own-jobs" and not call.user.is_admin:
         if allowed == "session-lost":
             raise RestError("401002", "Unauthorized Access", "Invalid authentication credentials.")

@@ -1,4 +1,4 @@
-"""What clients ask the Metadata API, and about workbooks, of which a sandbox has none."""
+"""Answers of the Metadata API, and to requests for workbooks; a sandbox has no workbooks."""
 
 import re
 from typing import Any

@@ -112,7 +112,7 @@ def _governing(services: Services, rules: RuleSet, thing: Project | Datasource) 
 
 
 def _check_named(request: Element, thing: Project | Datasource) -> None:
-    """Refuse a request that names something else than its path does; it need not name anything."""
+    """Refuse a request that names another object than its path; it need not name any."""
     kind = "project" if isinstance(thing, Project) else "datasource"
     for child in request:
         if child.tag not in (kind, "granteeCapabilities"):

@@ -179,7 +179,7 @@ def _check_may_change(services: Services, call: Call, *, old: Project, changed: 
 
 
 def _check_leads(services: Services, call: Call, project: Project | None) -> None:
-    """Refuse to change a project to users who do not lead it; None is the top of the site."""
+    """Refuse users who do not lead a project; None is the top of the site."""
     if project is not None:
         access.check_may(
             services.database, access.PROJECT_LEADER, user=call.user, thing=project, code="403004"

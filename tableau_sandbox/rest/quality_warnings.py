@@ -77,7 +77,7 @@ def _check_licensed(services: Services) -> None:
 
 _WARNINGS = "sites/{site}/dataQualityWarnings"
 _OF_DATASOURCE = f"{_WARNINGS}/datasource/{{datasource}}"
-# Tableau's list of scopes was not seen to name one for them; these have the form of the others.
+# Tableau's list of scopes seems to have none for warnings; these have the form of the others.
 _SCOPE = "tableau:data_quality_warnings"
 ROUTES = (
     Route("GET", _OF_DATASOURCE, query_warnings, (f"{_SCOPE}:read",)),

@@ -21,7 +21,7 @@ _CLAIMS = ("iss", "exp", "jti", "aud", "sub", "scp")
 
 
 def sign_in(services: Services, call: Call) -> Reply:
-    """Open a session; one by a personal access token ends the former one by it."""
+    """Open a session; a personal access token ends its former session."""
     credentials = parse_request(call.body, "credentials")
     user, access_token, scopes = _identify(services, credentials)
     named = credentials.find("site")
@@ -82,7 +82,7 @@ def _identify(
 
 
 def _user_of_token(services: Services, token: str) -> tuple[User, Sequence[str]]:
-    """Return whom a connected app has signed a token for (direct trust), and the token's scopes.
+    """Return the user for whom a connected app signed a token (direct trust), and its scopes.
 
     The token is valid for one sign-in.
     """

@@ -29,14 +29,14 @@ def get_schedule(services: Services, call: Call) -> Reply:
 
 
 def add_task(services: Services, call: Call) -> Reply:
-    """Let a schedule of the server refresh a data source; on Tableau Cloud, times of its own."""
+    """Add a task by a schedule of the server; on Tableau Cloud, by times of its own."""
     shared = call.path.get("schedule", "")
     request = parse_request(call.body, "task" if shared else "extractRefresh")
     own = _shared(shared) if shared else parse_request(call.body, "schedule")
     try:
         _next_run(services, own)
     except (AttributeError, IndexError, ValueError) as error:
-        raise malformed(f"The times of the schedule are none: {error}.") from error
+        raise malformed(f"The schedule has no valid times: {error}.") from error
     about = next(request.iter("datasource"), Element("none"))
     named = replace(call, path={**call.path, "datasource": about.get("id", "")})
     found = find_datasource(services, named, to=access.CHANGE_PERMISSIONS, refused="403032")
@@ -50,7 +50,7 @@ def add_task(services: Services, call: Call) -> Reply:
 
 
 def query_tasks(services: Services, call: Call) -> Reply:
-    """List all tasks of a site at once; users see those of what they own."""
+    """List all tasks of a site at once; users see those of their own data sources."""
     mine = {} if call.user.is_admin else {"owner": call.user.luid}
     owned = {each.luid for each in services.database.all(Datasource, site=call.site.luid, **mine)}
     found = services.database.all(RefreshTask, site=call.site.luid)
@@ -67,7 +67,7 @@ def _shared(luid: str) -> Element:
 
 def _task(services: Services, task: RefreshTask) -> Element:
     own = ElementTree.fromstring(task.times) if task.times else _shared(task.schedule)  # noqa: S314
-    # Only times that tasks do not share come along with them.
+    # Add only times that tasks do not share.
     schedule = _schedule(services, own, has_times=bool(task.times))
     about = {"id": task.luid, "priority": 50, "consecutiveFailedCount": 0}
     target = element("datasource", {"id": task.datasource})

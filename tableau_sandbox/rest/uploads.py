@@ -58,7 +58,7 @@ def consume_upload(services: Services, call: Call, luid: str, *, limit: float = 
             a block.
     """
     # The lock keeps the blocks from being swept between the end of their session and their move.
-    # They are moved after it, so that a crash never leaves a session without its blocks.
+    # Move them after that end, so that a crash never leaves a session without its blocks.
     with services.database.lock:
         _check_is_open(services, call, luid)
         size = files.uploaded_bytes(services.database, luid)

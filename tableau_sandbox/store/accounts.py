@@ -112,7 +112,7 @@ def forget_expired_sessions(database: Database, *, now: float) -> None:
 
 
 class NameTakenError(RuntimeError):
-    """Two users should have the same name, in whatever case of letters."""
+    """Two users would have the same name, apart from the case of letters."""
 
 
 def seed(database: Database, options: Options, *, created_at: str) -> None:

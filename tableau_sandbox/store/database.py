@@ -66,7 +66,7 @@ class Database:
         return next(iter(self.rows(sql, *values)), None)
 
     def records(self, kind: type[R], rest: str = "", *values: Value) -> list[R]:
-        """Return the records of a kind; `rest` of the query chooses and orders them."""
+        """Return the records of a kind; `rest` ends the query, to choose and order them."""
         select = kind.SELECT or f"SELECT * FROM {kind.TABLE}"  # noqa: S608 - no values
         return [kind.of(row) for row in self.rows(f"{select} {rest}", *values)]
 

@@ -110,7 +110,7 @@ class VdsApi:
         if session is None:
             raise refusal(*_UNKNOWN_SESSION)
         if session.scopes and not scopes_allow(session.scopes, (SCOPE,)):
-            # Servers do not say what is missing; whoever runs a sandbox wants to know.
+            # Servers do not say what is missing, but users of a sandbox need to know.
             _logger.warning("%s: the connected app needs %s", request.url.path, SCOPE)
             raise refusal(*_UNKNOWN_SESSION)
         return session

@@ -273,7 +273,7 @@ _AGGREGATIONS: Mapping[DataType, str] = {
 
 
 def fields_answer(model: Model, *, hidden: bool) -> dict[str, Any]:
-    """Return the fields of a model, with those that people do not see or without."""
+    """Return the fields of a model; with `hidden`, also those that people do not see."""
     fields = [_told(field) for field in model.fields if hidden or not field.hidden]
     return {"data": fields, "extraData": {"parameters": []}}
 

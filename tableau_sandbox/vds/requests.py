@@ -107,7 +107,7 @@ class QueryField(_Strict):
 
     @property
     def is_calculation(self) -> bool:
-        """Whether it has a formula, be it empty."""
+        """Whether it has a formula, even an empty one."""
         return "calculation" in self.model_fields_set
 
     @property
