@@ -1,7 +1,7 @@
-"""All that is used of Dagster beyond its public interface.
+"""All that this package uses of Dagster beyond its public interface.
 
 A minor release of Dagster may move or change it. `tableau_pipeline_tests/test_dagster_internals.py`
-tries each name alone, so that an upgrade says which one broke. Nothing else here may import a
+tries each name alone, and so shows which one an upgrade broke. Nothing else here may import a
 private module of Dagster: `make check` finds it.
 """
 
@@ -145,7 +145,7 @@ def variables_of(folder: Path) -> Mapping[str, str]:
 
 
 def loading_alone() -> Any:
-    """Return a context in which definitions are loaded without questions to the instance."""
+    """Return a context in which definitions are loaded without queries to the instance."""
     context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
     return DefinitionsLoadContext.scoped(context)
 

@@ -140,7 +140,7 @@ def _with_declaration(
     keys: dict[str, Any] = {"name": remote.name, "key": key, "project": project, "adopt": True}
     if key == asset_key_of(remote.name):
         del keys["key"]
-    # Declare an only table "Extract" under the key: a publish calls it "Extract" in any case.
+    # Declare a single table "Extract" under the key: a publish names it "Extract" in any case.
     only = key if [*tables] == [EXTRACT_SCHEMA] else ""
     keys["tables"] = {}
     for table, info in tables.items():
@@ -171,7 +171,7 @@ def _shortened(key: str) -> str:
 
 
 def _unused_key(key: str, used: set[str]) -> str:
-    """Number a key until neither it nor its extract's key is in `used`; add both to `used`."""
+    """Number a key until the key and its extract's key are unused; add both to `used`."""
     numbered = (f"{key}_{number}" if number > 1 else key for number in count(1))
     free = next(name for name in numbered if used.isdisjoint({name, f"{name}_extract"}))
     used |= {free, f"{free}_extract"}
@@ -235,14 +235,14 @@ def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None
         return None, ["its refresh tasks are not known: this user may not list them"]
     due = next((task for task in tasks if task.cron), None)
     if due is None or due.cron is None:
-        return None, [f"no cron expression says {task.when}" for task in tasks]
+        return None, [f"no cron expression can express {task.when}" for task in tasks]
     if due.ahead is None or due.ahead % 60:
         return None, [f"write the trigger for {due.when}: its time zone is not known"]
     # The names of these zones have the opposite sign: Etc/GMT-2 is two hours ahead of UTC.
     zone = f"Etc/GMT{-due.ahead // 60:+}" if due.ahead else "UTC"
-    notes = [f"of its {len(tasks)} tasks, the trigger is {due.when}"] if len(tasks) > 1 else []
+    notes = [f"its trigger is one of its {len(tasks)} tasks: {due.when}"] if len(tasks) > 1 else []
     if due.ahead:
-        notes.append(f"the clock of {zone} knows no summer time: name your own `timezone`")
+        notes.append(f"{zone} has no daylight saving time: name your own `timezone`")
     return {"cron": due.cron, "timezone": zone}, notes
 
 
@@ -258,11 +258,7 @@ def _adoption_notes(
     schemas = (info.name.schema_name for info in tables.values())
     if others := {schema.name.unescaped if schema else "" for schema in schemas} - {EXTRACT_SCHEMA}:
         changes = [f'its schema "{min(others)}" would be "{EXTRACT_SCHEMA}"', *changes]
-    work = (
-        edits_phrase(metadata)
-        if metadata.work
-        else "its metadata, in which nobody has made anything"
-    )
+    work = edits_phrase(metadata) if metadata.work else "its metadata, which no user has edited"
     if changes:
         reasons = "; ".join(changes)
         yield f"an adoption cannot keep {work}, because {reasons}: it needs accept: [overwrite]"
@@ -283,7 +279,7 @@ def _declaration(
         + ", ".join(f"{number:,} rows in {name}" for name, number in rows.items()),
         *notes,
         "each `key` was unique in the published file: is it meant to be?",
-        "write the models in models.py; then `tableau-pipeline plan` tells what a refresh will do",
+        "write the models in models.py; then `tableau-pipeline plan` shows what a refresh will do",
     ]
     comment = "".join(f"# * {' '.join(line.split())}\n" for line in lines)
     style = {"sort_keys": False, "allow_unicode": True, "width": 100, "default_flow_style": None}

@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 
 # How many days of jobs to ask for.
 JOB_DAYS = 7
-# After this many failures in a row to tell a fact, stop asking the server for it.
+# After the server failed this many times in a row to report a fact, do not ask for the fact again.
 _MOST_FAILURES = 3
 # The API counts megabytes of 2^20 bytes.
 _MEGABYTE = 2**20
@@ -76,7 +76,7 @@ class _Facts:
     """Asks a server for facts, and records why a fact is unknown instead of raising an error.
 
     Attributes:
-        failures: for each fact, how many times in a row the server failed to tell it.
+        failures: for each fact, how many times in a row the server failed to report it.
         unknown: for each unknown fact, the reason.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
@@ -118,7 +118,7 @@ class _Look:
             may not list jobs.
         sees_all_tasks: whether `tasks` include the tasks of other users' data sources.
         repeated: the casefolded names that several data sources of the site share.
-        failures: for each fact, how many times in a row the server failed to tell it.
+        failures: for each fact, how many times in a row the server failed to report it.
         no_counts: why the server counts no rows of any data source; "" if it may count them.
         revisions: maps the LUID of each data source assessed so far to its revisions.
     """
@@ -163,14 +163,14 @@ class _Look:
         own = self.tasks.get(luid, ())
         if own or self.sees_all_tasks or found.is_own:
             return self.names.tasks(own)
-        facts.unknown["tasks"] = "only administrators see the tasks of what others own"
+        facts.unknown["tasks"] = "only administrators see other users' tasks"
         return None
 
     def _jobs(self, name: str, facts: _Facts) -> JobTimes | None:
         if self.jobs is None:
             return None
         if name.casefold() in self.repeated:
-            facts.unknown["jobs"] = "jobs have a name alone, and several data sources have this one"
+            facts.unknown["jobs"] = "jobs show only a name, and several data sources have this name"
             return None
         return self.jobs.get(name.casefold(), JobTimes(0, 0.0))
 
@@ -329,7 +329,7 @@ def _site_look(
     *,
     sees_all_tasks: bool,
 ) -> _Look:
-    """Ask for the facts that one request tells about all data sources."""
+    """Ask for those facts about all data sources that a single request returns."""
     tasks = whole.ask("tasks", site.refresh_tasks)
     jobs = whole.ask("jobs", partial(inventory.job_times, site, days=JOB_DAYS))
     if tasks is None:
@@ -386,7 +386,7 @@ def _with_comparisons(
         reason = look.not_compared(datasource, look.revisions.get(luid))
         if not reason and compared >= most:
             none = "no revisions were compared: --sample N compares some"
-            reason = f"it is none of the {most} that were compared" if most else none
+            reason = f"it is not one of the {most} that were compared" if most else none
         if reason:
             yield replace(datasource, unknown={**datasource.unknown, "compared": reason})
             continue

@@ -60,7 +60,7 @@ class AssessedDatasource:
         is_own: whether it belongs to the current user.
         sources: the types of its connections other than Hyper, such as "postgres".
         rows: the number of rows of each table; None if unknown.
-        tasks: the tasks that refresh it in Tableau. It, `jobs` and `revisions` are None if unknown.
+        tasks: its refresh tasks in Tableau. `tasks`, `jobs` and `revisions` are None if unknown.
         jobs: its jobs that ended in the last days.
         compared: None if no revisions were compared.
         pipelines: the keys of the pipelines that publish it.
@@ -150,7 +150,7 @@ class AssessedDatasource:
         if not takes_updates:
             yield Obstacle(
                 "this server takes no updates: each change is a full publish",
-                "Tableau 2021.3 takes them",
+                "Tableau 2021.3 or newer takes them",
             )
         if self.is_encrypted:
             yield Obstacle("its extract is encrypted", "check that it still is after a publish")

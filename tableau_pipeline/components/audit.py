@@ -125,7 +125,7 @@ def _audited(setup: Setup) -> AuditedDatasource:
     if claim := live_claim(before, journal):
         return _result(setup, Status.RUNNING, f"{name_of(claim)} is refreshing it")
     comparison, after = compare_datasource(setup), journal.latest(before)
-    # A refresh records its claim, which numbers it, before it sends anything.
+    # Before a refresh sends anything, it records its claim, with the number of the refresh.
     if after.refresh != before.refresh:
         by = name_of(after.claim) if after.claim else "a refresh that has just ended"
         return _result(setup, Status.RUNNING, f"{by} has changed it during the audit")

@@ -71,7 +71,7 @@ def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.Sch
     job = dg.define_asset_job(
         "tableau_at_fixed_times",
         selection=AssetSelectionByGraph(scheduled),
-        description="What the schedules of data sources run, each its own part of it.",
+        description="The job of the schedules: each schedule runs its own part.",
     )
     return [_schedule(datasource, timed, job) for datasource in timed]
 
@@ -127,7 +127,7 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
         name="new_versions_of_lake_tables",
         minimum_interval_seconds=60,
         default_status=default_status(dg.DefaultSensorStatus),
-        description=f"Tells Dagster of new versions of {', '.join(models)}, for triggers "
+        description=f"Reports new versions of {', '.join(models)} to Dagster, for triggers "
         "and the lineage.",
     )
     def lake_versions(context: dg.SensorEvaluationContext) -> dg.SensorResult:

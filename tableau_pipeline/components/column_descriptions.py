@@ -27,7 +27,7 @@ def inherited_fields(
 
     Raises:
         RefusedError: `meta.tableau` has an unknown key or value.
-        RefreshError: the manifest beside the `run_results.json` of the trigger cannot be read.
+        RefreshError: the manifest in the folder of the trigger's `run_results.json` is unreadable.
     """
     inherited: dict[tuple[str, str], FieldMetadata] = {}
     for model, columns in _sources(declaration, graph, trigger):

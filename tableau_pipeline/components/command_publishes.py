@@ -62,7 +62,7 @@ def _unreported(instance: dg.DagsterInstance) -> Iterator[tuple[str, Checkpoint]
 
 
 def _decision(instance: dg.DagsterInstance, key: str, checkpoint: Checkpoint) -> str:
-    """Return in a few words what a refresh did; its records tell only what it left."""
+    """Return in a few words what a refresh did; its records show only the result."""
     checkpoints = journal_of(instance, key).checkpoints()
     before = next((each for each in checkpoints if each.refresh < checkpoint.refresh), None)
     if before and before.changed_at == checkpoint.changed_at:

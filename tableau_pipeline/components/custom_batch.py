@@ -37,8 +37,8 @@ def send_batch(
     """Change the data of a declared data source with a batch of your own.
 
     The batch is recorded in the journal as a refresh is. The next refresh makes the data source
-    equal to its models again, so use this for changes that cannot wait for the models. To other
-    data sources, send batches with `TableauServerResource.session().update`.
+    equal to its models again, so use this for changes that cannot wait for the models. For other
+    data sources, use `TableauServerResource.session().update`.
 
     Args:
         context: the context of the asset or op that sends it.

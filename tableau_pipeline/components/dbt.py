@@ -132,7 +132,7 @@ _TAG = "dbt/invocation_id"
 
 
 def dbt_sensors(triggers: Mapping[str, object]) -> list[dg.SensorDefinition]:
-    """Return a sensor and its job for each distinct run_results.json, which it reads every tick.
+    """Return a sensor and its job for each distinct run_results.json; it reads this file each tick.
 
     Args:
         triggers: the triggers of all data sources, of any kind, by asset key.
@@ -199,7 +199,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
 
 
 def manifest_nodes(run_results: str) -> Mapping[str, Any]:
-    """Return the nodes of the manifest beside a run_results.json; {} if there is no manifest.
+    """Return the nodes of the manifest in the folder of a run_results.json; {} without a manifest.
 
     Raises:
         RefreshError: the manifest cannot be read.

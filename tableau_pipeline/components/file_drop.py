@@ -17,8 +17,8 @@ from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import is_skipped
 from tableau_pipeline.yaml_keys import keyed
 
-# A file is complete after this many unchanged looks in a row: while a program writes it, its size
-# or time stamp changes from tick to tick.
+# A file is complete after this many ticks in a row without a change: while a program writes it, its
+# size or time stamp changes from tick to tick.
 _STILL = 2
 
 
@@ -35,7 +35,7 @@ class FileDrop(YamlComponent):
     poll_seconds: int = Field(
         default=30,
         ge=1,
-        description="Seconds between looks. A file is published at the third unchanged look.",
+        description="Seconds between looks. A file is published once three looks find it the same.",
     )
     publish: dict[str, Any] = Field(
         default_factory=dict,
@@ -80,11 +80,12 @@ class FileDrop(YamlComponent):
             if not folder.is_dir():
                 return dg.SkipReason(f"{folder} is not a folder")
             if names := unfinished_files(folder, self.pattern):
-                context.log.info("Passed over %s: such names are those of unfinished files", names)
+                context.log.info("Skipped %s: unfinished files have such names", names)
             matching = unchanged_looks(folder, self.pattern, json.loads(context.cursor or "{}"))
             groups = self._groups_with_one_name(matching)
             left_out = {*chain(*groups)}
-            # A file that is not in the cursor is counted from zero, once it is alone in its group.
+            # Leave these files out of the cursor: once a file is alone in its group, its count
+            # starts from zero.
             files = {name: entry for name, entry in matching.items() if name not in left_out}
             requests = [
                 self._request(folder / name, entry["stamp"])

@@ -22,7 +22,7 @@ from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.outcome import Code, Status
 from tableau_pipeline.refresh.preview import Note, Preview, preview_declared
 
-# What users call a change of these keys; changes of other keys are called by the key.
+# The topics of changes of these keys; the topic of any other change is the key itself.
 _TOPICS = MappingProxyType(
     {"name": "renamed", "project": "moved", "refresh": "policy", "retain": "window"}
 )
@@ -190,7 +190,7 @@ def _datasources_in(
 def previews_of_changes(
     past: Revision, declared: Mapping[str, PublishedDatasource], look: PreviewOf, *, every: bool
 ) -> Iterator[Preview]:
-    """Yield a preview of each data source that is declared otherwise than in a revision.
+    """Yield a preview of each data source that is declared differently from a revision.
 
     Args:
         declared: today's data sources, or some of them.

@@ -1,4 +1,4 @@
-"""Lineage: a sensor that tells a catalogue of each refresh, by OpenLineage's own client."""
+"""Lineage: a sensor that reports each refresh to a catalogue, through OpenLineage's own client."""
 
 import copy
 import json
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 _IDS_JOB = "lineage_ids"
 # The job keeps each id in a tag of its run, under this prefix and the LUID.
 _ID_TAG = "tableau-id/"
-# How long to wait between two questions for an id, in seconds, in the first hour, and how long a
-# refresh may wait for it.
+# Seconds between two requests for an id in the first hour, and how many seconds a refresh may wait
+# for the id.
 _RETRY, _PATIENCE = 300, 24 * 3600
 # Dagster ends a tick after 60 seconds, of which the client may wait 40 for a sink.
 _TICK_SECONDS = 15
 # How long transports with a queue of their own may go on sending at the end of a tick.
 _CLOSE_SECONDS = 10
-# Statuses with which a sink refuses an event, however often it is sent.
+# Statuses of a sink that refuses an event for good, so that another attempt cannot help.
 _REFUSED = (400, 413, 422)
 # The most refreshes of a data source, and failed runs, that a tick reads.
 _MOST = 50
@@ -55,10 +55,10 @@ _MOST_LOOKS = 10
 
 @keyed
 class Lineage:
-    """Where to send lineage of refreshes, and by which names."""
+    """Where to send the lineage of refreshes, and which names to use in it."""
 
     openlineage: dict[str, Any] = Field(
-        # It may hold secrets.
+        # The configuration may hold secrets.
         repr=False,
         description="Configuration of OpenLineage's client: {transport: {type: http, url: ...}}. "
         'Take secrets from the environment: "{{ env.CATALOGUE_KEY }}".',
@@ -72,7 +72,7 @@ class Lineage:
         default="dagster", min_length=1, description="Namespace of jobs and models."
     )
     separator: Literal["/", "."] = Field(
-        default="/", description="What joins the parts of a model's asset key in its name."
+        default="/", description="Separator of the parts of an asset key in the name of a model."
     )
 
     @field_validator("openlineage")
@@ -143,7 +143,7 @@ def lineage_definitions(
         minimum_interval_seconds=60,
         # A user who declares `lineage` wants it sent.
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells a catalogue of each refresh.",
+        description="Reports each refresh to a catalogue.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         cursor = _Cursor(**json.loads(context.cursor or "{}"))
@@ -259,7 +259,7 @@ class _News:
     Attributes:
         cursor: moves on once a refresh was sent.
         unknown: LUIDs whose refreshes wait for an id, and since when.
-        unreadable: why it is not known what was published from files; "" if it is known.
+        unreadable: why the publishes of files are unknown; "" if they are known.
     """
 
     instance: dg.DagsterInstance

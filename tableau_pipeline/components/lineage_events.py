@@ -72,7 +72,8 @@ class EndedRefresh:
 
     def events(self) -> tuple[RunEvent, RunEvent]:
         """Return the events of its start and its end; the same refresh has the same events."""
-        # Make an id: one run of Dagster may refresh several data sources, or there is no run.
+        # The run's own id does not suffice: a run may refresh several data sources, or there is
+        # no run.
         name = f"dagster:{self.run_id or self.ended}/{self.key}"
         run_id = str(uuid5(NAMESPACE_URL, name))
         outcome = RunState.FAIL if self.decision else RunState.COMPLETE
@@ -166,7 +167,7 @@ def _checks(results: Sequence[dg.AssetCheckEvaluation]) -> dict[str, Any]:
 
 
 def _statistics(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was sent, which is not what the data source holds."""
+    """Return the rows and bytes that were sent; the data source may hold more."""
     if "rows sent" not in metadata:
         return {}
     sent = (metadata["rows sent"], metadata["details"].get("bytes sent"))

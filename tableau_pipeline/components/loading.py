@@ -166,8 +166,8 @@ def _unusable_models(
             elif model in unstored:
                 yield (
                     f'{datasource.at(*keys)}: "{datasource.component.name}" publishes the model '
-                    f'"{model}", '
-                    "whose asset has Dagster's own IO manager, which stores no snapshots: set "
+                    f'"{model}". '
+                    "Its asset has Dagster's own IO manager, which stores no snapshots: set "
                     'io_manager_key="snapshots" in its @dg.asset'
                 )
             elif problem := problems.get(model):
@@ -207,7 +207,7 @@ def _skipped_assets(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
             if is_asset and not keys & set(asset.keys) and id(step_of(asset)) not in steps:
                 name = step_of(asset).name
                 yield (
-                    f"{file}: Dagster passes over `{name}`: of a file with @dg.definitions, it "
+                    f"{file}: Dagster skips `{name}`: from a file with @dg.definitions, it "
                     f"takes only what that function returns. Return `{name}` there, too, or move "
                     "one of them to another file"
                 )

@@ -29,7 +29,7 @@ _LONGEST = 1500
 
 @keyed
 class Notify:
-    """Whom to tell when a data source needs a person."""
+    """Where to report data sources that need a person."""
 
     urls: tuple[str, ...] = Field(
         min_length=1,
@@ -99,7 +99,7 @@ def notification_sensor(
         minimum_interval_seconds=60,
         # A user who declares `notify` wants messages.
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells people which data sources need them, once for each incident.",
+        description="Reports data sources that need a person, once for each incident.",
     )
     def notifications(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         current = [*incidents(context.instance, datasources), *_audit_incidents(context.instance)]
@@ -116,7 +116,8 @@ def notification_sensor(
             ]
             after[url_id] = before
             if not unsent or _send(url, unsent):
-                # Keep what was reported of data sources being refreshed: it is not over.
+                # Keep the reports about data sources that are being refreshed: those incidents
+                # are not over.
                 reported = (
                     incident
                     for incident in current
@@ -126,7 +127,7 @@ def notification_sensor(
                 count += len(unsent)
             else:
                 context.log.error("URL %d of notify did not take the message", number)
-        summary = f"Told {count} times of an incident" if count else "Nothing new to tell"
+        summary = f"Sent {count} reports of incidents" if count else "Nothing new to report"
         return dg.SensorResult(skip_reason=summary, cursor=json.dumps(after))
 
     return notifications

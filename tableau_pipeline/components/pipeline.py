@@ -104,7 +104,7 @@ class TableauPipeline(YamlComponent):
     )
     lineage: Lineage | None = Field(
         default=None,
-        description="Tell a catalogue of each refresh, by OpenLineage. Default: none.",
+        description="Report each refresh to a catalogue, by OpenLineage. Default: none.",
     )
 
     @model_validator(mode="after")
@@ -113,7 +113,7 @@ class TableauPipeline(YamlComponent):
             raise mistake(
                 ("keep_days",),
                 "this is a setting of the resource `snapshots`, which `resources` leaves out: set "
-                "it where that is made",
+                "it where that resource is made",
             )
         return self
 

@@ -391,7 +391,7 @@ def _template_values(folder: str) -> dict[str, str]:
     key = asset_key_of(ascii_title.strip())
     if not key:
         raise ValueError(
-            f'"{folder}" has no letter from A to Z and no digit, of which asset keys are made: '
+            f'"{folder}" has no letter from A to Z and no digit, but an asset key needs one: '
             "choose another folder, and then set `name` in its defs.yaml as you like"
         )
     # A model is a Python function, whose name cannot begin with a digit.

@@ -41,8 +41,8 @@ class PublishedFile:
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]:
     """Return the data sources that were published from files, by key.
 
-    They include those that runs failed to publish. They lack those of which each publish by the
-    command `publish` failed: these have no readers yet, and no recorded name.
+    They include those that runs failed to publish. They exclude those that only the command
+    `publish` tried to publish, and never did: these have no readers yet, and no recorded name.
 
     Raises:
         RefusedError: another release wrote a record that this one does not understand.
@@ -80,7 +80,7 @@ def records_of_files(instance: dg.DagsterInstance) -> Mapping[str, StoredRecord]
 
 
 def is_of_command(instance: dg.DagsterInstance, newest: StoredRecord) -> bool:
-    """Whether the command `publish` wrote the newest record, and no run of this instance."""
+    """Whether the command `publish` wrote the newest record, not a run of this instance."""
     last = _last(newest)
     return last is not None and not instance.has_run(last[0])
 

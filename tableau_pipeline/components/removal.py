@@ -44,7 +44,7 @@ def nothing_below(instance: dg.DagsterInstance, site: TableauSite, root: str) ->
     below = f'This deployment has published nothing below "{root}"' + (
         f": {suggestion}" if suggestion else ". "
     )
-    listed = f"It has below {', '.join(roots)}" if roots else "It has below no project root at all"
+    listed = f"It has published below {', '.join(roots) or 'no project root'}"
     if site.find_project(root) is None:
         raise RefusedError(
             f'There is no project "{root}" on the site. {below}{listed}', code=Code.NOT_ON_SITE
@@ -114,8 +114,8 @@ def _delete(
             luids = {history.recovered.luid, *(intent.luid for intent in history.intents)}
             if remote.project_id not in projects:
                 return (
-                    f'somebody has moved it out of "{root}": where it is now, delete it by hand, '
-                    "if nobody needs it"
+                    f'a user has moved it out of "{root}": if it is not needed, delete it by hand, '
+                    "where it is now"
                 )
             if remote.luid not in luids:
                 return (

@@ -30,7 +30,7 @@ _ONLY_BUILT = "Not checked: only the file was built, and not compared with what 
 RECONCILIATION, METADATA = "reconciliation", "metadata"
 _TO_SETTLE = (
     "To settle it, declare what is on the server, or run once with accept: [metadata], which "
-    "leaves it and reports it no more"
+    "leaves it there and no longer reports it"
 )
 _COUNTED = {"server": "server", "download": "downloaded file"}
 _DESCRIPTIONS = {
@@ -50,7 +50,7 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
             "The published data, counted or read back, equals the models."
         )
     # Add this check even if no metadata is declared: models may bring metadata once they have run.
-    descriptions[METADATA] = "The server says what is declared; what people changed is listed."
+    descriptions[METADATA] = "The server has the declared metadata; what people changed is listed."
     if has_deadline:
         text = "The published version of every model meets `freshness`, and not only the refresh."
         descriptions[DATA_AGE] = text
@@ -136,7 +136,7 @@ def _refused_checks(
 
 
 def _last_words(before: dg.AssetCheckEvaluation | None) -> str:
-    """Return what a check said when a refresh last reached it; "" if it said nothing."""
+    """Return the description of a check when a refresh last reached it; "" if it had none."""
     text = before.description if before else None
     return (text or "").removeprefix(_NOT_REACHED).strip()
 
@@ -399,7 +399,7 @@ def _rows_sent(done: Refreshed) -> int:
     """Return how many rows a refresh sent.
 
     For each table of an update, this is the number of inserted or of deleted rows, whichever is
-    larger. A full publish counts all rows, because nothing tells which of them have changed.
+    larger. A full publish counts all rows, because it is not known which of them have changed.
     """
     if isinstance(done.plan, Publish) and done.extract:
         return sum(done.extract.rows.values())
@@ -440,7 +440,7 @@ def tag_run(
     declaration: Declaration,
     outcome: Done | RefreshError,
 ) -> None:
-    """Tag the run with the decision, by which users find all runs of a data source."""
+    """Tag the run with the decision, so that users can find all runs of a data source."""
     is_dry = isinstance(outcome, Planned)
     tags = {run_tag(declaration.key): "dry run: " * is_dry + str(outcome.decision)}
     context.instance.add_run_tags(context.run.run_id, tags)

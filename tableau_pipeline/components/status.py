@@ -38,7 +38,7 @@ class PastRefresh:
 
     Attributes:
         decision: what the refresh decided; one of `outcome.STOPPED` if it was refused or failed.
-        rows: the number of rows of the fact table. It and the bytes are None if nothing was
+        rows: the number of rows of the fact table. `rows` and the bytes are None if nothing was
             refreshed.
         deleted: how many rows an update deleted, in all tables together; `inserted` counts those
             that it inserted.
@@ -148,7 +148,7 @@ class DatasourceStatus:
 
     @property
     def remedy(self) -> str:
-        """What a person can do, mostly a command; "" if nobody needs to act."""
+        """What a person can do, mostly a command; "" if no action is needed."""
         if self.state is Status.HELD:
             return f"tableau-pipeline release {self.key}"
         if self.of_files and self.needs_attention:

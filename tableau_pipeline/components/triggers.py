@@ -25,7 +25,7 @@ def _check_every(text: str) -> str:
         minutes, hours = (", ".join(map(str, parts)) for parts in _PARTS.values())
         raise ValueError(
             f"every: {text} does not divide an hour or a day: write minutes ({minutes}) as in 15m, "
-            f"or hours ({hours}) as in 2h; at fixed times, trigger: {{cron: ...}} refreshes"
+            f"or hours ({hours}) as in 2h; for fixed times, use trigger: {{cron: ...}}"
         )
     return text
 

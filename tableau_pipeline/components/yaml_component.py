@@ -113,7 +113,7 @@ def _reject_unloaded_modules(file: Path, text: str) -> None:
     ]
     if skipped:
         raise DeclarationError(
-            f"{file}:1: Dagster skips {', '.join(skipped)} beside this file: put "
+            f"{file}:1: Dagster skips {', '.join(skipped)} in this folder: put "
             "`type: dagster.DefsFolderComponent` and a line `---` at its top"
         )
 

@@ -124,7 +124,7 @@ class Accepted(Frozen):
     """What users accepted for a refresh that would have been refused otherwise.
 
     Attributes:
-        what: by the name of what was accepted, who accepted it.
+        what: who accepted it, by the name of what was accepted.
         approved_by: who approved its plan; None if it had no approval.
     """
 
@@ -169,7 +169,7 @@ class Checkpoint(Frozen):
         owner: the LUID of the owner before a publish; cleared once that owner is restored.
         written: the names of the files with the metadata values that we wrote. There is more than
             one, the newest first, if it is unknown whether a publish took effect.
-        filters: phrases for what decided which rows a user sees, as a refresh last read it.
+        filters: phrases that describe how a user's rows are chosen, as a refresh last read it.
         saved: users' edits of removed columns and calculations, until these return.
         late: the windows of our updates whose change of `updated_at` the refresh did not see; some
             sites change it later.

@@ -179,7 +179,7 @@ class Republish:
         "the file's size.",
     )
     after: int | None = Field(
-        default=None, ge=1, description="After so many updates. Default: no limit."
+        default=None, ge=1, description="Or after this many updates. Default: no limit."
     )
 
 
@@ -294,7 +294,7 @@ class Declaration(Properties):
     payload_limit_mb: float | None = Field(
         default=None,
         gt=0,
-        description="A lower limit of an update, in MB, than Tableau's 100 less 5 %.",
+        description="The largest update, in MB. Default: Tableau's limit less 5 %, at most 95.",
     )
     timestamps: Annotated[
         Literal["utc", "with_time_zone"] | ZoneInfo,
@@ -352,10 +352,10 @@ class Declaration(Properties):
     )
     guarded: bool = Field(
         default=False,
-        description="Publish no row before people have made a filter of rows in it.",
+        description="Publish no rows until people have made a row filter in the data source.",
     )
     entitlements: Entitlements | None = Field(
-        default=None, description="The table that it reads: {table: access, user: user_name}."
+        default=None, description="The table of the row filter: {table: access, user: user_name}."
     )
 
     @model_validator(mode="after")
@@ -376,7 +376,7 @@ class Declaration(Properties):
         if problem := tree_problem(names, self.relationships):
             raise mistake(("relationships",), problem)
         if self.certify and not self.reconcile:
-            raise mistake(("certify",), "with reconcile: never, nothing is ever found equal")
+            raise mistake(("certify",), "this needs a comparison, but reconcile is never")
         if not self.key:
             object.__setattr__(self, "key", asset_key_of(self.name))
         check_texts(self, self.tag)
@@ -404,7 +404,7 @@ class Declaration(Properties):
         )
 
     def guard_of(self, table: Table) -> Guard:
-        """Return the guard of a table; `entitlements` may make that of their table stricter."""
+        """Return the guard of a table; `entitlements` may tighten the guard of their table."""
         own, guard = self.entitlements, table.guard
         if own is None or own.table != table.name:
             return guard

@@ -174,10 +174,10 @@ class JournalPlace:
             return None
         return (
             f"The records in {self.where} were made in {deployment.place}: this is a copy, or it "
-            "was moved. Two deployments must not go on with one history. If nothing uses the other "
-            "one any more, run `tableau-pipeline deployment --moved`. If this is to be another "
+            "was moved. Two deployments must not go on with one history. If nothing uses the "
+            "original any more, run `tableau-pipeline deployment --moved`. If this is to be a new "
             "deployment, run `tableau-pipeline deployment --copied`: it begins without a history, "
-            "and leaves the data sources of the other one alone"
+            "and leaves the data sources of the original alone"
         )
 
     def _probe(self) -> None:

@@ -33,8 +33,7 @@ class RemoteDatasource:
         publisher_id: the LUID of that user; None if it is unknown.
         megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
         link: the URL of the data source's page.
-        certification: the note beside the certification; None if the data source is not
-            certified.
+        certification: the note of the certification; None if the data source is not certified.
     """
 
     luid: str
@@ -159,7 +158,7 @@ def is_late(stamp: datetime, late: Iterable[Window]) -> bool:
 def is_unchanged(
     before: RemoteDatasource, now: RemoteDatasource | None, *, late: Collection[Window]
 ) -> bool:
-    """Whether a data source is as it was, but for the time stamps of our own late updates."""
+    """Whether a data source is as it was, apart from the time stamps of our own late updates."""
     return (
         now is not None
         and (now.luid, now.name, now.project_id) == (before.luid, before.name, before.project_id)

@@ -72,9 +72,9 @@ def _tags(tags: tuple[str, ...]) -> tuple[str, ...]:
         if not 0 < len(tag.strip()) <= _LONGEST_TAG:
             raise ValueError(f'"{tag}" is no tag: Tableau takes 1 to {_LONGEST_TAG} characters')
         if '"' in tag:
-            raise ValueError(f"{tag} is no tag: where it has quotes, Tableau makes several of it")
+            raise ValueError(f"{tag} is no tag: Tableau splits a tag with quotes into several")
         if tag.startswith((TAG_PREFIX, INSTANCE_TAG_PREFIX)):
-            raise ValueError(f'"{tag}" is a tag by which pipelines find what is theirs')
+            raise ValueError(f'"{tag}" is reserved: pipelines mark their data sources with it')
     return tags
 
 
@@ -103,7 +103,7 @@ class Properties:
         "withdraw that if they are not. Default: left to people.",
     )
     certification_note: str | None = Field(
-        default=None, description="With `certify`: the note beside the certification."
+        default=None, description="With `certify`: the note of the certification."
     )
     permissions: tuple[Permission, ...] = Field(
         default=(),
@@ -168,7 +168,7 @@ DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
 # Tableau's names of some aggregations. Its other names are ours with a capital letter.
 _AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
 
-# The names of places, by our name of their kind, as `.tds` files of Tableau Desktop have them.
+# Geographic roles by our names, as the `.tds` files of Tableau Desktop contain them.
 _GEOGRAPHIC_ROLES = MappingProxyType(
     {
         "country": "[Country].[Name]",
@@ -193,7 +193,7 @@ _FORMAT = (
 
 def _known_format(text: str) -> str:
     if problem := fault_in_format(text):
-        raise ValueError(f"{text!r}: {problem}. With * before it, it is taken as it is")
+        raise ValueError(f"{text!r}: {problem}. Put * before it to publish it unchecked")
     return text
 
 
@@ -346,7 +346,7 @@ def declared_values(
         for member in folder.fields:
             path = (*names.path(member, ("folders", folder.name)), "folder")
             if other := values.get(path):
-                problem = f'"{member}" is in the folder "{other}", too: a field has one'
+                problem = f'"{member}" is in the folder "{other}", too: a field has one folder'
                 raise FieldError(("folders", folder.name), problem)
             values[path] = folder.name
     clean = {path: NO_TEXT.sub("", value).strip() for path, value in values.items()}
@@ -365,8 +365,8 @@ def _with_folders(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]
         paths = [(*path, "folder") for path in fields]
         folders = {completed[path]: path for path in paths if path in completed}
         if len(folders) > 1:
-            listed = ", ".join(f'"{path[-2]}" in "{folder}"' for folder, path in folders.items())
-            problem = f"Tableau shows a hierarchy in one folder, and of its fields are {listed}"
+            listed = ", ".join(f'"{path[-2]}" is in "{folder}"' for folder, path in folders.items())
+            problem = f"Tableau shows a hierarchy in one folder, but {listed}"
             raise FieldError(("hierarchies", name), problem)
         completed |= {path: folder for folder in folders for path in paths}
     return completed
@@ -506,7 +506,7 @@ class _FieldNames:
             FieldError: the formula is malformed, or a name in it fits no field or several fields.
         """
         if fault := fault_in(NO_TEXT.sub("", formula)):
-            raise FieldError(at, f'the formula "{formula.strip()}" means nothing: {fault}')
+            raise FieldError(at, f'the formula "{formula.strip()}" is not valid: {fault}')
         return with_fields(
             formula, lambda name: bracketed(self.shown(self.path(unbracketed(name), at)))
         )

@@ -55,7 +55,7 @@ def holds(place: JournalPlace) -> dict[str, Hold]:
 
 
 def hold_of(place: JournalPlace, key: str) -> Hold | None:
-    """Return the hold of a data source; None if nobody holds it.
+    """Return the hold of a data source; None if it is not held.
 
     Args:
         key: the asset key in its environment, see `core.identity.key_below`.
@@ -96,7 +96,7 @@ def put_hold(place: JournalPlace, key: str, hold: Hold) -> None:
 
 
 def end_hold(place: JournalPlace, key: str) -> None:
-    """Release a data source. If nobody holds it, nothing happens."""
+    """Release a data source. If it is not held, nothing happens."""
     if folder := _folder(place):
         place.storage.delete(_name(folder, key))
 

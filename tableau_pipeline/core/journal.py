@@ -1,7 +1,7 @@
 """The journal: numbered records through which refreshes of a data source learn of each other.
 
 A writer creates its record under the next number, or fails; so the numbers order all records. Each
-record is stored with the history up to it: whoever reads the newest one knows everything.
+record is stored with the history up to it, so the newest record contains all that is known.
 """
 
 import json
@@ -85,9 +85,9 @@ class Intent(Frozen):
             it by hand, or another user changed the data source at the same time.
         job_id: the id of the server's job, once it is known.
         outcome: None while it is unknown whether the request has taken effect.
-        is_deduced: whether the outcome follows from what the data source shows, as nobody could ask
-            for the job. Another user may have changed the time stamp, and the rows may have been
-            equal before: so it is open whether the metadata of the request are there.
+        is_deduced: whether the outcome follows from what the data source shows, as the job could
+            not be queried. Another user may have changed the time stamp, and the rows may have been
+            equal before: so it is unknown whether the metadata of the request are there.
     """
 
     kind: Literal["intent"] = "intent"
@@ -172,7 +172,7 @@ class ClaimRelease(Frozen):
     """The end of a claim; with a checkpoint if the refresh was completed.
 
     Attributes:
-        failure: why it was not completed; None if it was, or if nobody could record why.
+        failure: why it was not completed; None if it was, or if the reason was not recorded.
         unlocked_by: the user who ended the claim of a process that no longer runs; None if the
             refresh ended its own claim.
     """
@@ -426,7 +426,7 @@ class StoredRecord(Frozen):
     Attributes:
         format: the format of the record. It has no default, so that other JSON files are refused.
         release: the release of this package that wrote the record. A release that cannot read the
-            record names it in its error.
+            record names the writing release in its error.
         id: drawn for each record, so that no two files have the same content.
         history: the history up to and including this record.
     """

@@ -1,7 +1,7 @@
 """The records of a data source as numbered files, on a disk or in an object store.
 
-The number of a record orders it. Two processes cannot create the same number, so a refresh holds
-the data source if its claim got a number, until a record after it says otherwise.
+The numbers order the records. Two processes cannot create the same number. So a refresh whose claim
+got a number holds the data source, until a later record ends this.
 """
 
 import os
@@ -33,7 +33,7 @@ from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
 
-# How often a refresh shows that it runs, and after which silence it counts as ended.
+# The interval of a refresh's heartbeats, and the silence after which it counts as ended.
 BEAT = timedelta(minutes=1)
 SILENCE = timedelta(minutes=10)
 _BEAT_KEY = "heartbeat"
@@ -59,11 +59,11 @@ def owner_here(run_id: str, *, step: str = "", attempt: int = 0, label: str = ""
 
 @dataclass
 class StoredJournal:
-    """The records of one data source. Each has the next number, or was not created.
+    """The records of one data source. A new record gets the next number, or is not created.
 
     Attributes:
         key: the asset key in its environment, see `core.identity.key_below`.
-        ask: asks the issuer of an owner whether it has ended; returns None for an owner that this
+        ask: asks the issuer of an owner whether the owner has ended; returns None for one that this
             process cannot ask about.
     """
 
@@ -169,7 +169,7 @@ class StoredJournal:
         """Whether the refresh with this claim has certainly stopped running.
 
         It has if the process of the owner was on this host and is gone, if its issuer says so, or
-        if nobody here can ask the issuer and its heartbeat stands still.
+        if this process cannot ask the issuer and the heartbeat has stopped.
         """
         owner = claim.owner
         if _is_gone(owner):
@@ -225,7 +225,7 @@ class StoredJournal:
         return stored is not None and stored.history == history
 
     def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
-        """Raise an error if a record from the floor on is missing; the newest states the floor."""
+        """Raise an error if a record from the floor on is missing; the newest one has the floor."""
         floor = history.floor
         for number in sorted({*range(floor, history.number)}.difference(numbers)):
             # The listing may be late.
@@ -245,7 +245,7 @@ class StoredJournal:
         )
 
     def _collect(self, history: History, content: bytes, *, is_first: bool) -> None:
-        """Remove the records below the floor; whatever cannot be removed now goes the next time.
+        """Remove the records below the floor; if some cannot be removed, the next call tries again.
 
         Number 1 stays, but gets the content of the record that first removed others. A process may
         have slept since it found no record, or only the first one. Number 1 then shows that

@@ -25,7 +25,7 @@ class Feed:
     )
     columns: Pairs = Field(
         default=(),
-        description="Where their names differ, key column of the table: column of the feed.",
+        description="The feed's column for each key column of the table, where the names differ.",
     )
 
 

@@ -38,7 +38,7 @@ class Frozen(BaseModel):
 
 
 class Fingerprint(Frozen):
-    """The number of rows and the sum of their hashes, which do not depend on their order."""
+    """The number of rows and the sum of their hashes; the order of the rows does not matter."""
 
     rows: int
     hash_sum: BigInt
@@ -51,7 +51,7 @@ class Fingerprint(Frozen):
         return FILES_DIGEST not in self.algorithm
 
     def unhashed(self) -> Self:
-        """Return the fingerprint as of rows without stored hashes."""
+        """Return the fingerprint that the rows would have without stored hashes."""
         return self.model_copy(update={"algorithm": FILES_DIGEST})
 
     def __add__(self, other: Self) -> Self:
@@ -282,7 +282,7 @@ class Snapshot(Frozen):
         return {str(part.partition): self._of([part]) for part in self.parts}
 
     def _of(self, parts: Sequence[Part]) -> Self:
-        """Return this version with only these parts, and with their columns if all share them."""
+        """Return this version with only these parts; if all have the same columns, with these."""
         # Old partitions that share their columns are consistent, even if the newest write has
         # other columns.
         shared = {part.columns or self.columns for part in parts}

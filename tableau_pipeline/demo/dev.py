@@ -14,8 +14,8 @@ _ROOT = Path(__file__).parents[2]
 
 def main() -> int:
     """Run until Ctrl-C or SIGTERM; `PORT` and `SANDBOX_PORT` choose other ports."""
-    # Do this before any process is started: the children of a background job would inherit that
-    # SIGINT is ignored.
+    # Do this before any process is started: a background job ignores SIGINT, and its children
+    # would inherit this.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     port = os.environ.get("PORT") or "3000"

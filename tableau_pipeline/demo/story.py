@@ -156,7 +156,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _AsOf:
-    """Snapshots for which `versions` may name another version of a model as the newest."""
+    """Snapshots whose newest version of a model is the one in `versions`, if it has one."""
 
     snapshots: Snapshots
     versions: Mapping[str, int]

@@ -69,7 +69,7 @@ def test_sensors_read_no_records(location: Location, tmp_path: Path):
         with dg.build_sensor_context(location.instance) as context:
             results.append(sensor.evaluate_tick(context))
     assert [result.skip_message for result in results] == [
-        "Nothing new to tell",
+        "Nothing new to report",
         None,
         "Sent 1 refreshes",
     ]

@@ -63,12 +63,12 @@ CASES = {
     "twice": ("      {}\n  permissions:" + "\n    - {group: A, allow: [Read]}" * 2, 10,
         'permissions.1: group "A" is named before, too'),
     "tag of pipelines": ("      {}\n  tags:\n    - a\n    - tableau-pipeline:b", 8,
-        'tags: "tableau-pipeline:b" is a tag by which pipelines find what is theirs'),
+        'tags: "tableau-pipeline:b" is reserved: pipelines mark their data sources with it'),
     "quoted tag": ("      {}\n  tags: ['say \"x\"']", 8,
-        'say "x" is no tag: where it has quotes, Tableau makes several of it'),
+        'say "x" is no tag: Tableau splits a tag with quotes into several'),
     "note": ("      {}\n  certification_note: A", 8, "it needs certify: after_reconcile"),
     "never equal": ("      {}\n  reconcile: never\n  certify: after_reconcile", 9,
-        "with reconcile: never, nothing is ever found equal"),
+        "this needs a comparison, but reconcile is never"),
     "key": ("      {}\n  projct: A", 8, 'unknown key: did you mean "project"? The known keys'),
     "former key": ("      {}\n  rebase: 2", 8, 'unknown key: did you mean "republish"?'),
     "former key of a table": ("      columns: {id: int}", 7, 'did you mean "contract"?'),
@@ -169,7 +169,7 @@ def test_files_that_are_passed_over(project: Project, beside: str):
     """Prevents: models that are nowhere to be seen, silently."""
     project.write(f"shop/{beside}", MODEL)
     file = project.write("shop/defs.yaml", PLAIN)
-    assert mistakes(project).startswith(f"{file}:1: Dagster skips {beside} beside this file")
+    assert mistakes(project).startswith(f"{file}:1: Dagster skips {beside} in this folder")
     project.write("shop/defs.yaml", f"type: dagster.DefsFolderComponent\n---\n{PLAIN}")
     load_definitions(project.package)
 
@@ -227,8 +227,8 @@ def mine() -> dg.Definitions:
 """
     file = project.write("models.py", MODEL + text)
     load_definitions(project.package)
-    expected = [f"{file}: Dagster passes over `orders`"] if returned == "[]" else []
-    assert [message.partition(": of a")[0] for message in caplog.messages] == expected
+    expected = [f"{file}: Dagster skips `orders`"] if returned == "[]" else []
+    assert [message.partition(": from a")[0] for message in caplog.messages] == expected
 
 
 def test_columns_that_no_snapshot_has(
@@ -456,7 +456,7 @@ def test_by_another_io_manager(project: Project, returned: str):
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
     assert str(raised.value) == (
-        f'{file}:6: attributes.tables.sold.model: "Shop" publishes the model "orders", whose asset '
+        f'{file}:6: attributes.tables.sold.model: "Shop" publishes the model "orders". Its asset '
         "has Dagster's own IO manager, which stores no snapshots: set "
         'io_manager_key="snapshots" in its @dg.asset'
     )

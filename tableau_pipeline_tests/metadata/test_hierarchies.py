@@ -145,7 +145,7 @@ def possible(states: list[Any]) -> Iterator[Values]:
 
 def test_folders_that_contradict_each_other():
     """Prevents: a hierarchy that is in one folder today, and in another one tomorrow."""
-    said = 'shows a hierarchy in one folder, and of its fields are "country" in "A", "city" in "B"'
+    said = 'shows a hierarchy in one folder, but "country" is in "A", "city" is in "B"'
     with pytest.raises(FieldError, match=said) as caught:
         declared(("country", "city", "street"), country="A", city="B")
     assert caught.value.at == ("hierarchies", "Place")

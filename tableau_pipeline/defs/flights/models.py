@@ -5,7 +5,7 @@ import dagster as dg
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-# From here on the US Department of Transportation counts a flight as delayed.
+# The US Department of Transportation counts a flight as delayed from this many minutes on.
 _DELAYED_MINUTES = 15
 # Descriptions of columns, which Dagster and Tableau show.
 FLIGHTS = {

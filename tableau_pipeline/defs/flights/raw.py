@@ -94,8 +94,8 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
     day = sf.make_date("year", "month", "day")
     if config.corrected:
         of_the_day = day == sf.lit(_day(config.corrected))
-        # Of that day, the flights that were cancelled turn out never to have been scheduled, and
-        # the departures that were late turn out to have been a minute later.
+        # The corrections of that day: its cancelled flights were never scheduled, and its late
+        # departures were a minute later.
         late = of_the_day & (sf.col("dep_delay") > 0)
         flights = flights.where(~of_the_day | sf.col("dep_time").isNotNull())
         flights = flights.withColumn("dep_delay", sf.col("dep_delay") + late.cast("int"))
