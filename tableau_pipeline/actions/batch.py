@@ -31,7 +31,7 @@ __all__ = [
     "target",
 ]
 
-# A text names a table without its schema, which may be omitted if only one schema has tables.
+# A text is a table's name without its schema. Omit the schema if only one schema has tables.
 Table = TableName | str
 Value = bool | int | float | str | datetime
 # The table of a column: the published table is the target, the uploaded table is the source.
@@ -355,8 +355,7 @@ def _checked_text(text: object, *, what: str) -> str:
             text.encode()
             return text
     raise BatchError(
-        f"{what} must be a text in Unicode without U+0000, at which the server stops reading; not "
-        f"{text!a}"
+        f"{what} must be Unicode text without U+0000 (the server stops reading there), not {text!a}"
     )
 
 

@@ -268,7 +268,7 @@ def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: 
         # values, because even its TRY_CAST fails for most types.
         reason = str(error).splitlines()[0].rstrip(": ")
         raise NotProvedError(
-            f'the feed "{feed.model}" has keys that are none of the table ({reason})'
+            f'the feed "{feed.model}" has keys that do not fit the table ({reason})'
         ) from error
 
 
@@ -285,7 +285,7 @@ def _from_cursor(
     published = change.published.select_sql(only=(cursor,))
     last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {published} old)"  # noqa: S608
     if connection.execute_scalar_query(f"SELECT last IS NULL FROM {last} ends"):  # noqa: S608
-        raise NotProvedError(f"nothing of it is published from which {cursor} could go on")
+        raise NotProvedError(f"no published row has a {cursor} from which to go on")
     is_number = isinstance(lookback, int) or re.fullmatch(r"\d+", lookback or "")
     span = f" - {lookback}" if is_number else f" - INTERVAL '{lookback}'" if lookback else ""
     # The cast is needed because a date minus an interval is a timestamp.
@@ -327,7 +327,7 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
         except HyperException as error:
             reason = str(error).splitlines()[0].rstrip(": ")
             raise NotProvedError(
-                f'partitions of its model are no values of "{column}" ({type_}): {reason}'
+                f'partitions of its model are not values of "{column}" ({type_}): {reason}'
             ) from error
     return [table for table, _ in key_tables]
 
@@ -360,7 +360,7 @@ def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str
 # have the same last bits.
 
 # Measured memory, in bytes, that hyperd needs to join two relations. _ROW_BYTES: for each row of
-# the larger relation. _COLUMN_BYTES: for each value in such a row that is compared beside the hash.
+# the larger relation. _COLUMN_BYTES: for each value in such a row that is compared in addition.
 _ROW_BYTES, _COLUMN_BYTES = 70, 14
 # The share of hyperd's memory that a comparison may take.
 _MEMORY_SHARE = 0.6
@@ -466,7 +466,7 @@ def _by_columns(change: TableChange, key: Sequence[str]) -> str:
 
     All equal pairs are in one row of the result. Its key is NULL, and its last value their number.
     """
-    # If rows only went or only came, there is nothing to compare them with.
+    # If rows were only removed or only added, there is nothing to compare them with.
     is_compared = change.unshared(change.new) and change.unshared(change.published)
     compared = [column.name for column in change.columns] if is_compared else key
     differs = " OR ".join(

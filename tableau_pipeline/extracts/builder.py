@@ -57,7 +57,7 @@ class Builder:
 
     def emptied(self) -> "Builder":
         """Return a builder of the same tables without rows."""
-        # No model has a version 0: once rows are published, it is not compared with.
+        # No model has a version 0, so a later refresh does not compare its rows with these.
         empty = {"number": 0, "parts": ()}
         models = {model: shot.model_copy(update=empty) for model, shot in self.models.items()}
         return replace(self, models=models)
@@ -67,7 +67,7 @@ class Builder:
 
         Args:
             tables: the recorded content of each table; {} if there is no record.
-            doing: what is impossible without these rows, in words; and the remedy, as a sentence.
+            doing: what is impossible without these rows, in words; `remedy` is a sentence.
 
         Raises:
             RefusedError: these rows are not known, or no longer exist.
@@ -144,8 +144,8 @@ class Builder:
         """Return how many rows of a table come, go or change, by the columns of both versions.
 
         Returns:
-            The greater one of the numbers of rows that only one version has, so that a changed row
-            counts once; None if the rows of `before` are no longer stored, or damaged.
+            For each version, count the rows that only it has; the result is the larger count, so
+            that a changed row counts once. None if the rows of `before` are not stored, or damaged.
         """
         change = self._change(name, now, before)
         if change.old is None:

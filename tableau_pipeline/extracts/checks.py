@@ -315,8 +315,8 @@ def readable(
                 f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
                 "HYPER_MEMORY_LIMIT"
             ) from error
-        # Search for damage only if the message suggests it: the search reads each file, and takes
-        # values that hyperd cannot hold for damage.
+        # Search for damage only if the message suggests it: the search reads each file, and
+        # mistakes values that hyperd cannot hold for damage.
         is_suspect = may_be_damaged(error)
         for model, snapshot in models.items():
             gone = [f"{file}: the file is gone" for file in snapshot.missing()[:1]]

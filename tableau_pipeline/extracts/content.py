@@ -40,7 +40,7 @@ def table_source(
     read_names = {stored_name(column) for column in columns}
     layouts: dict[Layout, list[str]] = {}
     if any(file.layout for file in files):
-        # Spark may have written some of the files, with hashes that nobody needs here.
+        # Spark may have written some of the files, with hashes that are not needed here.
         plain = plain_layout(snapshot.columns)
         for file in files:
             # Only the hash of a row needs all columns.

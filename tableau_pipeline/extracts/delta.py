@@ -234,7 +234,7 @@ def differing_rows(
         hash_ = escape_name(ROW_HASH)
     else:
         hash_ = f"sha256({row_text(common)})" if common else "0"
-    # Both versions have the same rows in shared files, if both keep the same ones of them.
+    # Both versions have the same rows in shared files if their cutoffs and columns are equal.
     is_shared = new.cutoff == old.cutoff and len(common) == len(change.columns)
     sides = (
         version.select_sql(change.unshared(version) if is_shared else None)

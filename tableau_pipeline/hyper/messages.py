@@ -10,7 +10,7 @@ from tableauhyperapi import HyperException
 _DISK_FULL = "growing the database file failed"
 _OUT_OF_MEMORY = "memory limit"
 _DAMAGED_PARQUET = ("not a Parquet file", "probably corrupt")
-# Older ones word the first of these as the second.
+# Older releases of hyperd use the second wording.
 _NOT_LOADED = ("could not load database: ", "There was an error during loading database: ")
 _DATABASE_ID = ": DatabaseId"
 

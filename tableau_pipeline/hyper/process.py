@@ -38,8 +38,8 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
             )
         return memory
     if share and 0 < int(share[1]) <= 100:
-        # Take the share of the smallest: the memory of the machine and the limits of the control
-        # groups, such as that of a container.
+        # Take the share of the smallest of these: the memory of the machine, and the limits of the
+        # control groups, such as that of a container.
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return min([machine, *_group_limits(root)]) * int(share[1]) // 100
     raise SettingError(

@@ -21,7 +21,7 @@ class Relationship:
     on: Annotated[
         tuple[tuple[str, str], ...],
         written_as(Annotated[dict[str, str], Field(min_length=1)], lambda on: tuple(on.items())),
-    ] = Field(description="For each column of the key, column of `from`: column of `to`.")
+    ] = Field(description="The columns of the key: each column of `from`, and its column of `to`.")
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -276,7 +276,7 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-# The SQL names of types for which the Hyper API has other names, which are the keys.
+# The SQL names of some types; the keys are the different names that the Hyper API uses.
 _SQL_NAMES = {
     "BOOL": "BOOLEAN",
     "SMALL_INT": "SMALLINT",
@@ -300,7 +300,7 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
     return _SQL_NAMES.get(name, name) + (f' COLLATE "{collation}"' if collation else "")
 
 
-# For each Hyper type, the Spark type to use in new models; others may be published as it as well.
+# For each Hyper type, the Spark type to use in new models; other Spark types may become it, too.
 _SPARK_TYPES = {hyper: spark.split("|")[-1] for spark, hyper, _ in _RULES}
 _SPARK_TYPES |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
 

@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 # Characters that are read at once. Twice as many would take a fifth more memory for large files.
 _BLOCK = 1 << 21
 _SEPARATORS = (";", "\t", "|", ",")
-# A first line with which a file tells Excel its separator.
+# A first line that declares the separator of the file to Excel.
 _SEPARATOR_LINE = re.compile(r'("?)sep=([^\r\n"])\1[\r\n]*', re.IGNORECASE)
 _BLANK_LINE = 'a blank line, which may be NULL or no row: write "" for an empty text'
 _REMEDY = (
@@ -292,6 +292,7 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
         excerpt = text[max(0, stop - 60) : stop + 20].strip()
         problem = (
             f"a quote ends a value, but neither {sep!r} nor the end of the line follows, or the "
-            f"sign of reader: escape escapes a character that needs none ({excerpt!r}). {_REMEDY}"
+            f"character of reader: escape is before one that needs no escape ({excerpt!r}). "
+            f"{_REMEDY}"
         )
     raise FilesError(f"{path.name}, line {line + _line_ends(text[:stop])}: {problem}")

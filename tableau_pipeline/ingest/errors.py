@@ -16,7 +16,7 @@ from tableau_pipeline.ingest.values import call_arrow, is_text, is_time
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_VALUE = 5, 3, 80
 # Whole numbers that decimal(38,0) can hold.
 _INTEGER = re.compile(r"-?\d{1,38}")
-# The options of `reader` with which more values often fit.
+# The options of `reader` that often let more values fit.
 _OPTIONS = {
     "csv": "nullValue, decimal, thousands, dateFormat, timestampFormat",
     "json": "dateFormat, timestampFormat",

@@ -142,7 +142,7 @@ def _array_values(path: Path, text: str) -> Iterator[tuple[str, Any]]:
             yield f"object {number}", _checked(value, text[match.end() : at])
             match = _NEXT.match(text, at)
         if not match or match.end() < len(text):
-            raise JSONDecodeError("the array has no end, or goes on after it", text, at)
+            raise JSONDecodeError("the array has no end, or text follows its end", text, at)
     except RecursionError as error:
         raise FilesError(f"{path.name}, object {number}: {_TOO_DEEP}") from error
     except ValueError as error:

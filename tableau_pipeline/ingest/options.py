@@ -34,7 +34,7 @@ class ReadOptions:
 
     Attributes:
         escape: the character before a quote inside quotes, instead of doubling it.
-        null_value: a text that means NULL, besides the empty field.
+        null_value: a text that means NULL, in addition to the empty field.
         date_format, timestamp_format: of Java's DateTimeFormatter; "" for ISO 8601.
     """
 
@@ -121,7 +121,7 @@ def _parse(name: str, text: str, default: object) -> str | bool:
     of_numbers = name.lower() in ("decimal", "thousands")
     wrong = r"[\r\n0-9+\-eE]" if of_numbers else r"[\r\n]|[^\0-\x7f]"
     if len(sign) > 1 or (not sign and name.lower() in ("sep", "decimal")) or re.search(wrong, sign):
-        raise FilesError(f'reader: {name}: "{text}" is not one character that can be it')
+        raise FilesError(f'reader: {name}: "{text}" is not a single allowed character')
     return sign
 
 
@@ -154,7 +154,7 @@ def matching_files(pattern: str) -> tuple[Path, ...]:
     is_folder, start = path.is_dir(), path.name[:1]
     matches = sorted(path.iterdir()) if is_folder else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
     files = [item.absolute() for item in matches if item.is_file()]
-    # Hidden files are read if the pattern begins as their names do.
+    # Hidden files are read if the pattern itself begins like a hidden name.
     skipped = [
         file for file in files if is_skipped(file.name) and (is_folder or file.name[0] != start)
     ]
@@ -162,7 +162,7 @@ def matching_files(pattern: str) -> tuple[Path, ...]:
         listed = ", ".join(file.name for file in skipped[:_MOST_NAMES])
         more = ", ..." if len(skipped) > _MOST_NAMES else ""
         _LOG.warning(
-            "%s: passed over %s%s, as Spark does; name such a file to read it", path, listed, more
+            "%s: skipped %s%s, as Spark does; name such a file to read it", path, listed, more
         )
     if files := [file for file in files if file not in skipped]:
         return tuple(files)
@@ -268,5 +268,5 @@ def _encoding_of(path: Path, start: bytes, given: str | None) -> str:
             f"{path.name} has no byte order mark and is not UTF-8: set reader: "
             f"{{encoding: {likely}}}",
         )
-    # The first encoding drops the mark, which would become part of the first name.
+    # The first encoding drops the mark. Otherwise, it would become part of the first name.
     return marked[0] if marked else given or "utf-8"

@@ -78,8 +78,8 @@ def _opened(path: Path) -> Generator["_Columns"]:
             yield _Columns(path, file)
     except pa.ArrowNotImplementedError as error:
         raise FilesError(
-            f"{path.name} has what cannot be read here ({error}). Write columns of such a type as "
-            "decimals or as text, and the file with a usual codec, such as zstd",
+            f"{path.name} has a type or codec that is not read here ({error}). Write such columns "
+            "as decimals or as text, and the file with a usual codec, such as zstd",
         ) from error
     except (pa.ArrowException, OSError) as error:
         raise FilesError(f"{path.name} is not a Parquet file, or is damaged: {error}") from error
@@ -106,7 +106,7 @@ class _Columns:
             chunk.compression not in _SPARK_CODECS or "BYTE_STREAM_SPLIT" in chunk.encodings
             for chunk in _chunks(file)
         )
-        # Parquet's types have details that Arrow's lack; both have the same leaves in one order.
+        # Parquet's types have details that Arrow's lack; both have their leaves in the same order.
         self._leaves = map(file.schema.column, range(len(file.schema)))
         plain = [self._plain(type_) for type_ in schema.types]
         self.schema = pa.schema([*zip(schema.names, plain, strict=True)])

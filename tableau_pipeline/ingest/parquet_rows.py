@@ -27,7 +27,7 @@ _BATCH = 1 << 16
 # Under these keys, Spark stores its version in a file, and the calendar of times.
 _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
-# Before these, the older calendar or the older clocks have other values.
+# Before these two moments, the older calendar and the older clocks show other values.
 _GREGORIAN, _STANDARD_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=UTC)
 _NAMES = {
     pa.bool_(): "boolean",
@@ -67,7 +67,7 @@ def parquet_rows(files: Files, targets: Sequence[Path], *, nested: bool) -> Colu
             schemas.append(schema)
             for field in _spark_fields(file):
                 comments.setdefault(field["name"], field.get("metadata", {}).get("comment", ""))
-                # Only Spark's own schema tells an interval from a number, and a variant from bytes.
+                # Only Spark's own schema distinguishes intervals from numbers, variants from bytes.
                 if field["type"] == "variant":
                     raise FilesError(
                         f'{path.name}: column "{field["name"]}" is a variant, which only Spark '
@@ -94,7 +94,7 @@ def no_columns(files: Files) -> None:
     """
     if files.columns:
         raise FilesError(
-            "columns cannot be declared for Parquet files, which contain their types: remove it",
+            "columns cannot be declared for Parquet files, which have types: remove `columns`",
         )
 
 

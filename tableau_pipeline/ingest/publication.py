@@ -127,7 +127,7 @@ def published_version(
 ) -> int | None:
     """Return the published version of the rows; None if there is no data source to add to.
 
-    This may not be the newest stored version, which may have been refused.
+    This need not be the newest stored version, because that one may have been refused.
 
     Args:
         root: the project root of the environment.

@@ -43,8 +43,8 @@ _READABLE_FEATURES = {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-# For each type to which a column may be widened, the types that hyperd reads as this type. It also
-# reads decimals with as many digits after the point.
+# For each type to which a column may be widened, the types that hyperd reads as this type. hyperd
+# also reads narrower decimals with equally many digits after the point.
 _WIDENED = {
     "short": ("byte",),
     "integer": ("byte", "short"),
@@ -86,7 +86,7 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     for name, kept in _kept_rows(table, path):
         if name not in files:
             raise LakeError(
-                f"{_title(path)} has a deletion vector for {name}, which is none of its files. "
+                f"{_title(path)} has a deletion vector for {name}, which is not one of its files. "
                 "Write the table again, or publish it through a Spark model"
             )
         files[name] = keep(files[name], kept)
@@ -129,8 +129,8 @@ def _open_table(path: str, *, number: int | None = None) -> DeltaTable | None:
             return None
         raise LakeError(
             f"{_title(path)} cannot be read: {error}. If it has a table feature that is not read, "
-            "or its commits are catalog-managed, so that only a catalog knows which version is "
-            "current, publish it through a Spark model that reads it by its name in the catalog"
+            "or catalog-managed commits (only a catalog knows the current version), publish it "
+            "through a Spark model that reads it by its name in the catalog"
         ) from error
     except OSError as error:
         if is_url(path, setting="source"):
@@ -225,11 +225,11 @@ def _bitmap(mask: pa.BooleanArray, start: int, end: int) -> int:
 
 def _committed_at(table: DeltaTable, path: str) -> datetime | None:
     """Return the time of the commit of a version; None if the log does not have it."""
-    # The library's own history takes the newest commit for that of an older version.
+    # For an older version, the library's own history would return the newest commit.
     commit = read_bytes(f"{path}/_delta_log/{table.version():020}.json") or b""
     for line in commit.splitlines():
         if about := json.loads(line).get("commitInfo"):
-            # Where both exist, the first one is the one that time travel goes by.
+            # If both exist, time travel uses the first one.
             moment = about.get("inCommitTimestamp") or about.get("timestamp")
             return datetime.fromtimestamp(moment / 1000, UTC) if moment else None
     return None

@@ -44,12 +44,12 @@ def of_settings(settings: Properties, url: str) -> Credentials | None:
 def _handed_out(table: Table) -> Properties:
     """Return what the catalog says about access to the files of a table.
 
-    pyiceberg mixes it with the catalog's settings, and with properties that may come from anyone
-    who may change the table. These must not decide where credentials are sent.
+    pyiceberg mixes it with the catalog's settings, and with properties that anyone who may change
+    the table can set. These must not decide where credentials are sent.
     """
     settings, own = table.catalog.properties, table.metadata.properties
     unknown = object()
-    # The configuration of the table is only a part of it, and does not take precedence.
+    # The table's configuration is only a part of this, and does not take precedence.
     return {
         name: value
         for name, value in table.io.properties.items()
@@ -96,7 +96,7 @@ def _config_in(properties: Properties, url: str) -> dict[str, Any]:
 
 
 def _expiry_in(properties: Properties, url: str) -> datetime | None:
-    """Return when credentials expire; None if the properties do not say it."""
+    """Return when credentials expire; None if the properties do not contain this."""
     value = str(_of_account(properties, _EXPIRY[url.partition("://")[0]], url))
     return datetime.fromtimestamp(int(value) / 1000, UTC) if value.isdecimal() else None
 

@@ -261,8 +261,8 @@ def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
         or Path(folder).resolve() != Path(location).resolve()
     ):
         raise LakeError(
-            f"{_title(location)} says of itself that it is at {folder}: declare that, or the "
-            "catalog that has the table",
+            f"{_title(location)} states that it is at {folder}: declare this location, or "
+            "the catalog that has the table",
         )
     return folder
 
@@ -458,7 +458,7 @@ def _masked_reason(error: Exception, known: Mapping[str, Any]) -> str:
     text = str(error).strip().partition("\n")[0].rstrip(".") or "it gave no reason"
     for secret in sorted(_secrets(known), key=len, reverse=True):
         text = text.replace(secret, "***")
-    # An answer of the catalog may be quoted, with credentials that it hands out.
+    # The error may quote an answer of the catalog, with credentials.
     text = _HANDED_OUT.sub(r"\1***", text)
     return f"{type(error).__name__}: {re.sub(r'//[^/@ ]*@', '//', text)}"
 

@@ -55,8 +55,8 @@ class Deletes:
         """
         path = normalized(task.file.file_path)
         vector = self.vectors.get(path)
-        # A vector also has the positions of all files that it replaces. Where pyiceberg does not
-        # know which file a vector is for, it names the vectors of others, too.
+        # A vector also has the positions in all files that it replaces. If pyiceberg does not know
+        # which data file a vector is for, the task also lists vectors of other data files.
         files = [each for each in task.delete_files if each.file_format != FileFormat.PUFFIN]
         deletes = [vector] if vector else files
         try:
@@ -140,8 +140,8 @@ def deletes_of(
 def _entries(manifest: ManifestFile, reader: FileIO) -> Iterable[ManifestEntry]:
     """Return the entries of a manifest that are in force.
 
-    pyiceberg's own planning leaves out where a vector is, so it would also read vectors of earlier
-    versions that are in the same file.
+    pyiceberg's own planning omits where a vector begins in its file, so it would also read the
+    vectors of earlier versions in that file.
     """
     with AvroFile[ManifestEntry](
         reader.new_input(manifest.manifest_path),

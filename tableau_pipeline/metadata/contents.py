@@ -141,9 +141,9 @@ def _source(root: Element) -> str | None:
 
 
 def edits_phrase(metadata: Metadata | None) -> str:
-    """Return a phrase that lists what users made in a data source, as far as it has names."""
+    """Return a phrase that lists what users made in a data source, as far as this has names."""
     if metadata is None or not metadata.work:
-        return "whatever calculated fields, captions, folders and formats people made in it"
+        return "any calculated fields, captions, folders and formats that people made in it"
     phrases = []
     for kind, names in metadata.work.items():
         listed, more = ", ".join(f'"{name}"' for name in names[:_LISTED]), len(names) - _LISTED

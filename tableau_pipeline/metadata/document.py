@@ -406,7 +406,7 @@ def names_field(element: Element, local: str) -> bool:
 
 
 def fields_named(element: Element) -> Iterator[str]:
-    """Yield what stands in brackets in all attributes other than formulas; instances as fields."""
+    """Yield the names in brackets in all attributes except formulas; of an instance, its field."""
     for descendant in element.iter():
         for key, value in attributes_of(descendant).items():
             for name in _NAMED.findall(value) if key != "formula" else ():

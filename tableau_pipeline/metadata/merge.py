@@ -23,11 +23,11 @@ OnConflict = Literal["keep", "replace", "refuse"]
 ConflictPolicy = OnConflict | Literal["accept"]
 # This prefix marks a written value that a user had set before it was declared.
 SET_BY_USER = "theirs"
-# This prefix marks a path whose value is one digest of two values, the declared and the found one,
-# that a run has accepted.
+# This prefix marks a path whose value is a digest of the declared and the found value; a run has
+# accepted both.
 ACCEPTED = "accepted"
 MARKS = frozenset({SET_BY_USER, ACCEPTED})
-# This suffix marks a calculation or caption whose name another user's field has.
+# This suffix marks a calculation or caption with the same name as another user's field.
 TAKEN = "taken"
 
 
@@ -66,7 +66,7 @@ class Merge:
 
     @property
     def of_fields(self) -> Mapping[FieldPath, str | None]:
-        """The changes that belong into the `.tds`."""
+        """The changes to make in the `.tds`."""
         return {path: value for path, value in self.changes.items() if not is_property(path)}
 
     @property
@@ -170,7 +170,7 @@ def _is_settled(
 
 def _is_reported(unit: FieldPath, *, taken: bool) -> bool:
     """Whether a user's change is reported even if the declaration is unchanged."""
-    # Reported are permissions, and calculations and captions whose name another field has.
+    # Report permissions, and calculations and captions whose name another field has.
     return taken or unit[0] == "permission"
 
 
@@ -261,7 +261,7 @@ def change_phrases(merged: Merge) -> list[str]:
 def lost_phrases(merged: Merge) -> list[str]:
     """Return a sentence for each removed column or calculation with users' edits."""
     return [
-        f"With {shown_field(path)} goes what people made of it: {work}"
+        f"Removing {shown_field(path)} also removes what people made of it: {work}"
         for path, work in merged.lost.items()
     ]
 

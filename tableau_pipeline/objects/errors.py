@@ -114,7 +114,7 @@ _CAUSES = (
 _CODE = re.compile(r"<Code>\s*(\w+)")
 # Stores answer with these codes if no object has the key.
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
-# The text of an exception of our own, in that of an error of the library which speaks to stores.
+# The text of our own exception, as the store library quotes it in an error.
 _RENEWAL = re.compile(r"External \w+ credential provider: \w+: ([^\n]+)")
 _NO_NAMES: Mapping[str, str] = {}
 

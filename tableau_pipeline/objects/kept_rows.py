@@ -101,6 +101,6 @@ def _write_rows(source: str, target: Path, kept: int, columns: Collection[str] |
 
 def _mask(bits: int, rows: int) -> pa.BooleanArray:
     """Return the first bits of a bitmap as an array."""
-    # Both have the first row in the lowest bit of the first byte.
+    # The bitmap and Arrow both have the first row in the lowest bit of the first byte.
     data = (bits & ((1 << rows) - 1)).to_bytes((rows + 7) // 8, "little")
     return pa.BooleanArray.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(data)])

@@ -24,7 +24,7 @@ class Credentials:
 
     Attributes:
         secrets: the credentials as obstore names them, such as `access_key_id`.
-        expires_at: None if it is not known that they expire.
+        expires_at: None if no time of expiry is known.
         config: settings of the store that come with the credentials, as obstore names them, such as
             `endpoint`. Other settings come from the environment.
     """
@@ -36,7 +36,7 @@ class Credentials:
 
 @dataclass(slots=True)
 class _Provider:
-    """Gives obstore the credentials, whenever it has none or those that it has expire soon."""
+    """Gives obstore the credentials whenever it has none, or only some that expire soon."""
 
     credentials: Credentials
     renew: Callable[[], Credentials] | None

@@ -85,7 +85,7 @@ def temporary_folder() -> Path:
     replace the rows, or to make us remove other files by means of a link.
 
     Raises:
-        RefusedError: something else than a folder that only this user can open has that name.
+        RefusedError: the name is taken, but not by a folder that only this user can open.
     """
     user = os.getuid()
     folder = Path(gettempdir(), f"tableau_pipeline-{user}")

@@ -227,7 +227,7 @@ Storage = LocalStorage | ObjectStorage
 
 @contextmanager
 def _unfinished(path: Path) -> Generator[Path]:
-    """Yield a new path beside that of a file, and remove what is left there at the end.
+    """Yield a new path in the folder of a file; at the end, remove what is left at the new path.
 
     Raises:
         StoreError: this user may not write there.

@@ -69,7 +69,7 @@ def is_url(location: str, *, setting: str) -> bool:
     if holds_more or (is_store and set("?#%") & set(location)):
         raise SettingError(
             f"{setting} ({scheme_and_host(location)}) holds more than a bucket and a folder: leave "
-            'credentials out of it, and "?", "#" and "%", and set the variables of the store, such '
+            'out credentials, "?", "#" and "%", and set the variables of the store, such '
             "as AWS_ACCESS_KEY_ID.",
         )
     if not is_store:

@@ -232,7 +232,7 @@ def test_what_a_pattern_passes_over(tmp_path: Path, caplog: pytest.LogCaptureFix
         (tmp_path / name).touch()
     with caplog.at_level(logging.WARNING, "tableau_pipeline"):
         assert [path.name for path in matching_files(str(tmp_path))] == ["a.csv"]
-    assert "passed over .c.csv, _SUCCESS, _b.csv, as Spark does; name such a file" in caplog.text
+    assert "skipped .c.csv, _SUCCESS, _b.csv, as Spark does; name such a file" in caplog.text
     assert [path.name for path in matching_files(f"{tmp_path}/_*.csv")] == ["_b.csv"]
     assert [path.name for path in matching_files(f"{tmp_path}/_b.csv")] == ["_b.csv"]
 

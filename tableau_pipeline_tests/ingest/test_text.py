@@ -183,7 +183,7 @@ def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: st
     ("reader", "message"),
     [
         ({"maxColumns": "3"}, "the options are sep, quote"),
-        ({"sep": "||"}, 'sep: "||" is not one character'),
+        ({"sep": "||"}, 'sep: "||" is not a single allowed character'),
         ({"header": "maybe"}, "neither true nor false"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands are both"),
         ({"dateFormat": "dd.QQ.yyyy"}, 'has "QQ": the letters are'),
@@ -202,7 +202,7 @@ def test_other_habits(file: Path):
     """Prevents: options of before that no longer work."""
     escaped = {"sep": "|", "header": "false", "escape": "\\"}
     assert read(written(file, '1|"a\\"b\\\\c"\n'), reader=escaped) == [(1, 'a"b\\c')]
-    with pytest.raises(RefusedError, match="escapes a character that needs none"):
+    with pytest.raises(RefusedError, match="is before one that needs no escape"):
         read(written(file, 'v,w\n"C:\\new",1\n'), reader={"escape": "\\"})
     assert read(written(file, 'v,w\n"a,1\n'), reader={"quote": ""}) == [('"a', 1)]
     trimmed = {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}
@@ -468,7 +468,7 @@ def test_what_json_does_not_fit(document: Path, type_: str, value: str):
         ('{"a": 1, "a": 2}\n', 'line 1: "a" is repeated in one object'),
         ('{"a": 1}\n5\n', "line 2: 5 is not an object"),
         ('[{"a": 1},\n{"a": 2}', "object 2: invalid JSON near"),
-        ('[{"a": 1}] {"a": 2}', "the array has no end, or goes on after it"),
+        ('[{"a": 1}] {"a": 2}', "the array has no end, or text follows its end"),
         ('[{"a": 1}, 5]', "object 2: 5 is not an object"),
         ('[{"a": 1},\n{"a" 2}]', "object 2: invalid JSON"),
         ('{"a": 1}\n', "The columns are b, and the objects have a: spell"),

@@ -177,7 +177,7 @@ def test_a_vector_that_is_gone(pipeline: Pipeline, tmp_path: Path):
 @pytest.mark.parametrize(
     ("features", "why"),
     [
-        (["catalogManaged"], "commits are catalog-managed, so that only a catalog knows"),
+        (["catalogManaged"], "catalog-managed commits (only a catalog knows"),
         (["variantType"], "table feature variantType, which is not read yet. Drop the feature"),
         (["somethingNew"], "'somethingNew' is not supported. If it has a table feature"),
         (["deletionVectors", "typeWidening"], "deletion vectors and type widening at once"),

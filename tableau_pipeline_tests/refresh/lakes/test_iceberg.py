@@ -126,7 +126,7 @@ def test_another_place(pipeline: Pipeline, lake: HadoopTable, tmp_path: Path):
     copy.mkdir()
     (copy / "metadata").symlink_to(lake.metadata)
     follow(pipeline, "iceberg", copy)
-    refused(pipeline.run, f"says of itself that it is at {lake.path}: declare")
+    refused(pipeline.run, f"states that it is at {lake.path}: declare")
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "lake/db/orders/../elsewhere"])
