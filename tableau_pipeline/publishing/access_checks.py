@@ -75,11 +75,12 @@ def on_site(site: TableauSite) -> Iterator[AccessCheck]:
         "give it the role Creator or ExplorerCanPublish",
     )
     yield check_result(
-        "user", f"{name}, {role or 'its role is not told'}", is_fine=may, remedy=remedy
+        "user", f"{name}, {role or 'its role is not reported'}", is_fine=may, remedy=remedy
     )
     limit = site.payload_limit
     text = f"up to {megabytes(limit)}" if limit else "none: every refresh publishes the full file"
-    yield check_result("updates", text, is_fine=limit, sign="!", remedy="Tableau 2021.3 has them")
+    remedy = "Tableau 2021.3 or newer takes them"
+    yield check_result("updates", text, is_fine=limit, sign="!", remedy=remedy)
     may = site.may_read_jobs()
     text = "this user may ask for them" if may else "this user may not ask for them"
     remedy = "use a site administrator: for others, only the data source shows what a job did"
@@ -116,7 +117,7 @@ def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[
             yield check_result(topic, text, is_fine=declaration.create_project, remedy=remedy)
             continue
         may = rights.get(luid)
-        unless_denied = "may publish" if may else "the server does not tell who may publish"
+        unless_denied = "may publish" if may else "the server does not report who may publish"
         text = "this user may not publish to it" if may is False else unless_denied
         yield check_result(topic, text, is_fine=may is not False, remedy="give it Publish there")
 
@@ -131,7 +132,7 @@ def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkp
             return
         site.metadata(luid)
         is_owner = remote.owner_id == site.user_id
-        owner = "it is its owner, from which follows that it may overwrite, update and tag it"
+        owner = "this user owns it, and so may overwrite, update and tag it"
         other = "another user owns it: overwriting needs Overwrite, which only a refresh tries"
         text = owner if is_owner else other
         found.append(check_result(f"read {name}", text, is_fine=is_owner, sign="!"))

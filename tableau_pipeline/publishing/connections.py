@@ -102,8 +102,8 @@ def _wrong_with_certificate(error: ssl.SSLCertVerificationError) -> str:
         return f"is not valid yet. Wait until it is, {_CLOCK}."
     if code in _OTHER_HOST:
         return (
-            "is for another host. Correct TABLEAU_SERVER_URL to a host that it names, or have the "
-            "server get one for this host."
+            "is for another host. Correct TABLEAU_SERVER_URL to a host in the certificate, or have "
+            "the server get a certificate for this host."
         )
     if code in _UNTRUSTED:
         return (
@@ -116,7 +116,7 @@ def _wrong_with_certificate(error: ssl.SSLCertVerificationError) -> str:
 def _wrong_with_tls(error: ssl.SSLError, url: str) -> str:
     if error.reason in _NO_TLS:
         return (
-            f"{url} does not encrypt. If that is meant, TABLEAU_SERVER_URL begins with http://; "
+            f"{url} does not encrypt. If that is intended, begin TABLEAU_SERVER_URL with http://; "
             "otherwise, name the port that encrypts."
         )
     if error.reason in _OLD_TLS:
@@ -160,7 +160,7 @@ def _wrong_with_proxy(causes: list[BaseException]) -> str | None:
     if any(isinstance(cause, ProxySchemeUnknown) for cause in causes):
         return "its URL has to begin with http:// or https://."
     if _LACKS_SOCKS in text:
-        return 'SOCKS takes a package: pip install "requests[socks]".'
+        return 'SOCKS needs a package: pip install "requests[socks]".'
     if not any(isinstance(cause, requests.exceptions.ProxyError) for cause in causes):
         return None
     if re.search(r"\b407 ", text):

@@ -139,7 +139,7 @@ def count_all(tsc: TSC.Server, luid: str) -> dict[str, int]:
     for table in sorted(tables) or [None]:
         name = _ID_SUFFIX.sub("", table) if table else "its table"
         formulas = _formulas(fields, name, None, table=table, alone=len(tables) < 2)
-        # The supposed suffix of an id may be part of a name: keep it if it tells two names apart.
+        # The supposed suffix of an id may be part of a name: keep it if names differ only in it.
         name = table if table and name in counted else name
         counted[name] = _first_understood(tsc, luid, name, formulas, fresh=False)
     return counted
@@ -167,7 +167,7 @@ def _first_understood(
     tsc: TSC.Server, luid: str, name: str, formulas: Mapping[str, bool], *, fresh: bool
 ) -> int:
     """Return the value of the first of these formulas that the service understands."""
-    refused: object = "no column is known to count it by"
+    refused: object = "no column that could be counted is known"
     for formula, by_id in formulas.items():
         try:
             return _query_count(tsc, luid, formula, by_id=by_id, fresh=fresh)

@@ -22,7 +22,7 @@ from tableau_pipeline.rendering import megabytes
 
 
 class _InTime(io.RawIOBase):
-    """What a socket receives. The socket's time limit for a piece applies to all of an answer."""
+    """Reads from a socket; the socket's time limit for a piece then limits the whole answer."""
 
     def __init__(self, received: io.RawIOBase, sock: Any) -> None:
         self._received, self._sock = received, sock

@@ -100,7 +100,7 @@ _REMEDIES = {
     "404004": "It was deleted, or this user may no longer see it",
     "404005": "The project does not exist, or this user may not see it",
     "404015": "The server lost the upload: run again",
-    "404020": "It does not have this connection, or no longer",
+    "404020": "It does not have this connection, or no longer has it",
     "429000": "The server is too busy: run again later, or less often",
 }
 # What TSC raises if parts of an answer are missing or invalid. `ParseError` and the errors of
@@ -249,7 +249,7 @@ def _response_error(
 # These codes say that another job, an extract refresh or a data update, changes the data source.
 _BUSY = frozenset({"409093", "409094"})
 _OWNER = (
-    "Only its owner may update a data source, who also needs View and Overwrite on it: make this "
+    "Only the owner of a data source may update it, and needs View and Overwrite, too: make this "
     "user the owner, or declare `owner`"
 )
 # Why a data source takes no updates, from this user or from anyone. Keys: the server's codes.
@@ -264,7 +264,7 @@ _NO_UPDATES = {
 def update_refused(
     error: TSC.ServerResponseError, luid: str, hide: Callable[[str], str]
 ) -> RefreshError | None:
-    """Return our error if the data source takes no updates, be it never or not now; else None.
+    """Return our error if the data source takes no updates, either now or ever; else None.
 
     Args:
         hide: removes secrets from a text of the server, and shortens the text.

@@ -49,7 +49,7 @@ def server_address(url: str) -> str:
             if parts.scheme in _PORTS and parts.host:
                 # Checkpoints name the server by this text; a slash would make it another server.
                 scheme, _, place = url.partition("://")
-                # Use small letters, because the client library takes HTTPS for the name of a host.
+                # Use lower case, because the client library mistakes HTTPS for the name of a host.
                 return f"{scheme.lower()}://{place}".rstrip("/")
     raise SettingError(
         f"TABLEAU_SERVER_URL ({scheme_and_host(url)}) is not the address of a server alone: set it "
@@ -188,7 +188,7 @@ class WireAdapter(HTTPAdapter):
     def close(self) -> None:
         """Close all connections, which urllib3 would leave to the garbage collector."""
         for manager in (self.poolmanager, *self.proxy_manager.values()):
-            for key in manager.pools.keys():  # noqa: SIM118 - urllib3 lets nobody iterate over them
+            for key in manager.pools.keys():  # noqa: SIM118 - urllib3 forbids iterating over them
                 manager.pools[key].close()
         super().close()
 
@@ -262,7 +262,7 @@ class WireAdapter(HTTPAdapter):
                 f"did not answer, and answered {status} when asked again. It may have received the "
                 "first request; the next run finds out what it did."
             )
-        # Gateways answer 429 and 503 in HTML or JSON. Of a 503, TSC drops even Tableau's own words.
+        # Gateways answer 429 and 503 in HTML or JSON. For a 503, TSC drops even Tableau's message.
         if status == HTTPStatus.SERVICE_UNAVAILABLE or (
             status == HTTPStatus.TOO_MANY_REQUESTS and not _TABLEAU_ERROR.search(response.content)
         ):

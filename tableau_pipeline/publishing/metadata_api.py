@@ -1,4 +1,4 @@
-"""Tableau's Metadata API, by whose ids catalogues know the content of a site."""
+"""Tableau's Metadata API: catalogues use its ids for the content of a site."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -20,7 +20,7 @@ _SESSION_IS_GONE = "401002"
 
 
 def metadata_ids(site: TableauSite, luids: Collection[str]) -> Mapping[str, str]:
-    """Return the ids of data sources by LUID; new ones lack theirs for some minutes.
+    """Return the ids of data sources by LUID; a new data source gets its id after some minutes.
 
     Raises:
         RefusedError: the site has no Metadata API, or the user may not ask it.
@@ -55,7 +55,7 @@ def _answer(site: TableauSite, variables: Mapping[str, Any]) -> Any:
         raise TSC.FailedSignInError(_SESSION_IS_GONE, "Unauthorized", "no session", url)
     if 400 <= response.status_code < 500:
         raise RefusedError(
-            f"{_DOING} failed with status {response.status_code}: the site does not have it, or "
+            f"{_DOING} failed with status {response.status_code}: the site has no such API, or "
             "the user may not ask it. On Tableau Server, `tsm maintenance metadata-services "
             "enable` turns it on; without it, set `lineage: {datasource: luid}`",
             code=Code.SERVER,

@@ -50,7 +50,7 @@ def open_content(
     endpoint = server.datasources
     place = luid if revision is None else f"{luid}/revisions/{revision}"
     url = f"{endpoint.baseurl}/{place}/content" + ("" if extract else "?includeExtract=False")
-    # Avoid TSC's own call, which writes a file with a name from the server, or fails over it.
+    # Avoid TSC's own call, which writes a file under a name from the server, or fails at that name.
     with downloads_up_to(limit):
         answer = endpoint.get_request(url, parameters={"stream": True})
     with closing(answer):

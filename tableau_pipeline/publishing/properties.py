@@ -125,7 +125,7 @@ class PropertiesOnServer:
     def set(
         self, remote: RemoteDatasource, aim: DesiredValues, *, is_new: bool
     ) -> tuple[int, Mapping[FieldPath, str]]:
-        """Give each value that is or was declared the value that it has in `aim`.
+        """Set each value that is or was declared to its value in `aim`.
 
         Args:
             remote: the data source as it is now.
@@ -161,7 +161,7 @@ class PropertiesOnServer:
         paths = self._ours if aim.get(CERTIFIED) else self._ours - {NOTE}
         return {
             path: f"{shown(path)} was set to {quoted(path, aim.get(path))}, and the server shows "
-            f"{quoted(path, now.get(path))}: it does not take that by its REST API, or somebody "
+            f"{quoted(path, now.get(path))}: it does not take this by its REST API, or a user "
             "has changed it since"
             for path in paths
             if path[0] != "permission" and _words(aim.get(path)) != _words(now.get(path))
@@ -342,7 +342,7 @@ def set_warning(site: TableauSite, luid: str, tag: str, text: str | None) -> Non
     """Make a text our only data quality warning; with None, remove ours.
 
     Args:
-        tag: the mark at the end of our warnings, which tells them from those of users.
+        tag: the mark at the end of our warnings, which users' warnings do not have.
     """
     warning, endpoint = f"{text} ({tag})" if text else None, site.tsc.datasources
     warnings = quality_warnings(site, luid)

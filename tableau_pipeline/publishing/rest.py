@@ -46,7 +46,7 @@ def iterate(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterato
         if page.page_size < 1 or not items:
             break
     raise NonXMLResponseError(
-        f"page {number} of a list has {len(items)} items, and {page.total_available} are said to be"
+        f"page {number} of a list has {len(items)} items, of {page.total_available} in all"
     )
 
 

@@ -2,7 +2,7 @@
 
 * The answer 429, or 503 with Retry-After, means that a request was not carried out. Such a request
   and a request that never reached the server are always repeated. As long as the server asks one
-  request to wait, this process sends it no other one.
+  request to wait, this process sends the server no other one.
 * After a broken connection, 502, 504, or 503 alone, it is not known whether the request arrived.
   Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
   server carries out once. A publish is never repeated.

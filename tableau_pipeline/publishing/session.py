@@ -163,7 +163,7 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
     if _holders.get(path) == threading.get_ident():
         raise RefusedError(
             f'A session of token "{token}" on {url} is open in this thread already, and a token '
-            "carries one. Pass that session on, end it first, or sign in with another token.",
+            "allows only one. Pass that session on, end it first, or sign in with another token.",
             code=Code.IN_USE,
         )
     # Do not write the holder's name into the lock file: each process that waits for the lock
@@ -189,7 +189,7 @@ def _acquire(
     with suppress(Timeout):
         return lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
     log.info(
-        'Waiting for token "%s" on %s: %s has a session with it, and a token carries one. With '
+        'Waiting for token "%s" on %s: %s has a session with it, and a token allows one. With '
         "a token of their own, refreshes need not wait",
         token,
         url,

@@ -29,7 +29,7 @@ _FLAGS |= {"0": False, "false": False, "no": False, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A site, and one of the three ways to sign in; each is named as its variable, in lower case.
+    """A site, and one of the three ways to sign in; the fields are the variables in lower case.
 
     Missing settings are reported when a refresh needs them, not before.
     """

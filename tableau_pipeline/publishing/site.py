@@ -291,7 +291,7 @@ class TableauSite:
         return None
 
     def upload(self, file: Path, *, in_any_order: bool = False) -> str:
-        """Upload a file, which changes nothing yet; return an id, which one call can use."""
+        """Upload a file; this changes nothing yet. Return an id that one call can use."""
         ask = partial(self.ask, f"Uploading {file.name}")
         return upload_file(file, self.tsc, ask, self.log, in_any_order=in_any_order)
 

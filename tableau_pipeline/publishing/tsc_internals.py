@@ -1,7 +1,7 @@
 """The parts of the Tableau Server Client (TSC) that we use, but that its documentation omits.
 
-For requests that TSC has no call for, we use methods of its endpoints that send a request, such as
-`get_request`, and the method `from_response` of its items, which reads them from the answer.
+If TSC has no call for a request, we use methods of its endpoints that send requests, such as
+`get_request`, and then read its items from the answer by their method `from_response`.
 `tableau_pipeline_tests/publishing/test_tsc_internals.py` tries each of these parts, so that a
 failing test names the part that an upgrade of TSC broke.
 """

@@ -26,7 +26,7 @@ _MOST_BLOCKS = 1000
 # The usual size of a block in units of 2^20 bytes. TSC's default is 50, but there are several
 # copies of a block in memory while it is sent.
 _USUAL_BLOCK = 16
-# In the same units. A request may have 64 of these units, and consists of more than the block.
+# In the same units: a request may have 64 of them, and contains more than the block.
 _LARGEST_BLOCK = 63
 # Blocks under way at once, and how often each is sent before the upload fails.
 _AT_ONCE, _ATTEMPTS = 4, 3

@@ -87,7 +87,7 @@ def test_server_without_tls(sign_in: SignIn):
         url = server.url.replace("http", "https")
         said = failure(sign_in, url)
     assert (
-        f"{url} does not encrypt. If that is meant, TABLEAU_SERVER_URL begins with http:/" in said
+        f"{url} does not encrypt. If that is intended, begin TABLEAU_SERVER_URL with http:/" in said
     )
     assert "certificate" not in said
 
