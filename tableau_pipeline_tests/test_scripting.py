@@ -242,7 +242,9 @@ def test_scripts_wait_for_each_other(
         with script.sandbox.held_jobs():
             first = threads.submit(script.run, timeouts=TIMEOUTS)
             until(lambda: script.journal.history().claim, seconds=30, what="it does not begin")
-            with pytest.raises(RefreshError, match=f"refreshed by {me}.* If that hangs, end it"):
+            with pytest.raises(
+                RefreshError, match=f"refreshed by {me}.* If that refresh hangs, end it"
+            ):
                 script.run(timeouts=AT_ONCE)
             caplog.clear()
             second = threads.submit(script.run, timeouts=TIMEOUTS)

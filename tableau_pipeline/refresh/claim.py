@@ -67,7 +67,7 @@ class HeldClaim:
         self._store(make)
 
     def report(self, intent: Intent) -> None:
-        """Store what became of a request of this refresh, whoever has the claim by now."""
+        """Store what became of a request of this refresh, even if it no longer has the claim."""
         self._store(lambda _: intent)
 
     def check_fence(self) -> None:
@@ -109,7 +109,7 @@ class HeldClaim:
             )
             raise OvertakenError(
                 f"{error} This happened during its {intent.action}, which may have changed what "
-                "the other one left. The next run publishes everything again."
+                "the other refresh left. The next run publishes everything again."
             ) from None
 
     def _store(self, make: Callable[[History], Record]) -> None:
@@ -196,7 +196,7 @@ def _wait_for_claim(
             key = what.partition("@")[0]
             raise RefreshError(
                 f"{what} has been refreshed by {name_of(other)} for more than {waited:.0f} s. If "
-                "that hangs, end it, a run in Dagster by terminating it; then run again. If it no "
+                "that refresh hangs, end it (terminate a run in Dagster), then run again. If it no "
                 f"longer exists anywhere, run `tableau-pipeline unlock {key}` first."
             )
         pause = min(random.uniform(*_PAUSE), timeout - waited)  # noqa: S311

@@ -178,9 +178,9 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
         return NoChange("no row has changed since the last refresh")
     if base.metadata and base.metadata.source:
         reason = (
-            f"full publish: {_new_content(changed)}; its metadata, which was kept, calls it an "
-            f"extract of {base.metadata.source}, and such an extract takes no updates. To let it "
-            "take them, run once with full: true and accept: [overwrite], which drops "
+            f"full publish: {_new_content(changed)}; the metadata, which were kept, describe an "
+            f"extract of {base.metadata.source}, and such an extract takes no updates. To allow "
+            "updates, run once with full: true and accept: [overwrite], which drops "
             f"{edits_phrase(base.metadata)}"
         )
         return Publish(PublishMode.REPLACE, reason)

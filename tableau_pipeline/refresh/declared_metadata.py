@@ -245,7 +245,7 @@ class DeclaredMetadata:
             if users := tds.used_by(*name, but=changes):
                 item = f'column "{name[-1]}" of "{name[0]}"' if kind == "field" else ""
                 item = item or f'calculation "{name[0]}"'
-                yield f"the {item} is gone, which is in {', '.join(users)}"
+                yield f"the {item}, still used in {', '.join(users)}, is gone"
 
     def written_by(self, plan: Plan) -> tuple[str, ...]:
         """Store the values that a plan sets, and return their name.
@@ -269,7 +269,7 @@ class DeclaredMetadata:
         return (name, NO_VALUES) if isinstance(plan, Publish) else (name,)
 
     def with_held(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":
-        """Return a copy that holds the metadata that the server has just made of a bare file."""
+        """Return a copy with the metadata that the server has just made of a bare file."""
         return replace(self, checkpoint=None, held=held, is_edited=is_edited, on_server=None)
 
     def store_with_properties(self, values: Values) -> str:
@@ -284,8 +284,8 @@ class DeclaredMetadata:
     def returned_work(self, saved: Iterable[SavedEdits]) -> tuple[str, ...]:
         """Return a sentence for each saved edit of a column or calculation that is back."""
         return tuple(
-            f"{shown_field(work.path)} is back. What people had made of it before it went "
-            f"({work.work}) is in {work.file}: copy it back with Tableau Desktop"
+            f"{shown_field(work.path)} is back. What people had made of it earlier "
+            f"({work.work}) is in {work.file}: copy this back with Tableau Desktop"
             for work in saved
             if self.has(work.path)
         )
@@ -439,7 +439,7 @@ def check_kept(
         return
     raise RefreshError(
         f'"{remote.name}" was taken over by a publish in mode Replace, which should keep the '
-        f"metadata, but the server changed it. It held {edits_phrase(before)}. The data source as "
-        f"it was before is in {saved}: copy that work back with Tableau Desktop. Its rows "
+        f"metadata, but the server changed them. They held {edits_phrase(before)}. The former data "
+        f"source is in {saved}: copy that work back with Tableau Desktop. The rows "
         "are those of the models now, and the next run goes on from there"
     )

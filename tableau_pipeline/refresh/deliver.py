@@ -118,7 +118,7 @@ class Delivery:
             updates = before.updates + is_update
             history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
-            # The rows stay as they are, so the last comparison holds, and the time of the change.
+            # The rows stay as they are, so the last comparison and the time of the change hold.
             fields = ("unreconciled", "changed_at", "compared_at")
             history |= {name: getattr(before, name) for name in fields}
             history["late"] = base.late
@@ -229,5 +229,5 @@ class Delivery:
             remote, distrust = change_owner(server, sent.remote, owner, late=self.sender.late)
         except RefreshError as error:
             name = sent.remote.name
-            return sent.warned(f'"{name}" is no longer owned by {owner}, its owner before: {error}')
+            return sent.warned(f'"{name}" is no longer owned by {owner}, its former owner: {error}')
         return replace(sent, remote=remote, distrust=sent.distrust or distrust)

@@ -105,7 +105,7 @@ def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:
         if after is None:
             # This user may no longer see revisions, and the time stamp may be another user's.
             return False
-        # A single one by another user is not ours, which may still be queued.
+        # A single new revision by another user is not ours; our own may still be queued.
         is_theirs = after == before + 1 and remote.publisher_id not in (None, intent.user)
         return after > before and not is_theirs
     stamp = (intent.before, before) if intent.before else None

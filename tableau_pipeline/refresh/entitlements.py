@@ -22,7 +22,7 @@ def entitled(
     """Return a plan as it is, or as a refusal if its entitlements are not valid.
 
     Args:
-        site: None to ask no server whether it has the users.
+        site: None to skip the check that the site has the users.
     """
     if entitlements is None or not isinstance(planned.plan, Publish | UpdateTables):
         return planned
@@ -51,14 +51,14 @@ def _problems(
     if any(not (user or "").strip() for user in users):
         yield _refusal(
             entitlements,
-            "some rows name no user: it is NULL, or blank",
+            "in some rows, the user is NULL or blank",
             f'Correct the model "{content.model}"',
         )
         return
     if site and has_any_user(site, _names(users)) is False:
         yield _refusal(
             entitlements,
-            f"the site has none of the {len(users):,} users, so nobody would see any row",
+            f"the site has none of the {len(users):,} users, so no user would see any row",
             "Write the names as USERNAME() returns them, without the domain",
         )
 

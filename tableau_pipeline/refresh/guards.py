@@ -90,7 +90,7 @@ def change_problem(
 def too_many(
     published: int | None, changed: Callable[[], int | None], share: Fraction
 ) -> str | None:
-    """Return a phrase if more than this share of the published rows changes, or may; else None."""
+    """Return a phrase if more than this share of the published rows may change; else None."""
     if published == 0:
         return None
     changes = changed() if published else None

@@ -1,7 +1,7 @@
 """Changes that take effect at once, without a job: tags, name and project, owner.
 
-After each change, we look at the data source, so that later refreshes do not take our own change
-for drift, and a change by another user meanwhile is noticed.
+After each change, we look at the data source. So later refreshes do not mistake our own change for
+drift, and we notice a change by another user meanwhile.
 """
 
 from collections.abc import Collection

@@ -87,7 +87,7 @@ def saved_plan(
 
 
 def _is_touched(saved: SavedPlan, base: Base) -> bool:
-    """Whether the server shows a change since a plan, but for late time stamps of our updates."""
+    """Whether the server shows a change since a plan, except late time stamps of our updates."""
     before = saved.base
     if before is None or before.updated_at is None or base.remote is None:
         return False
@@ -110,7 +110,7 @@ def kind_of(planned: Planned) -> Status:
 
 
 class _Changes:
-    """How many rows of each table a plan changes; counted only where somebody asks."""
+    """How many rows of each table a plan changes; counted only when needed."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
@@ -138,7 +138,7 @@ class _Changes:
         return change_problem(table, self.published(name), lambda: self.of(name))
 
     def too_many(self, table: str, share: Fraction) -> str | None:
-        """Return a phrase if more than this share of the published rows changes, or may."""
+        """Return a phrase if more than this share of the published rows may change."""
         return too_many(self.published(table), lambda: self.of(table), share)
 
     def _count(self, table: str) -> int | None:
@@ -159,7 +159,7 @@ class _Changes:
 def _outside(
     approval: Approval, planned: Planned, changes: _Changes, *, digest: str
 ) -> Iterator[Refusal]:
-    """Yield a refusal that names all that lies outside of an approval, if anything does."""
+    """Yield one refusal that names everything that an approval does not cover; else nothing."""
     problems = []
     if approval.declaration != digest:
         problems.append("its declaration is not the approved one")
@@ -184,7 +184,7 @@ def _beyond(approval: Approval, planned: Planned, changes: _Changes) -> Iterator
     if planned.base.exists and checkpoint and Accept.SCHEMA not in approval.accept:
         published, desired = columns_of(checkpoint.tables), columns_of(planned.desired)
         for table in unapproved_columns(approval.columns, published, desired):
-            yield f'the columns of table "{table}" would change otherwise than approved'
+            yield f'the columns of table "{table}" would not change as approved'
     for change in metadata_changes(planned.merged):
         if change not in approval.metadata:
             yield (

@@ -50,15 +50,15 @@ class Base:
     Attributes:
         exists: whether there is a data source: according to the server, or to our records if the
             server was not asked.
-        remote: the data source, found by its recorded LUID, by name or by tag. It and `ownership`
-            are None if the data source is absent or the server was not asked.
+        remote: the data source, found by its recorded LUID, by name or by tag. `remote` and
+            `ownership` are None if the data source is absent or the server was not asked.
         move: how the declaration changes its place; None if not at all.
         checkpoint: the last checkpoint that the server is known to hold; None if there is none.
         distrust: why no update may build on `checkpoint`; None if the server holds what it states.
         rows: rows by table; None if they are not known.
         metadata: the content of its `.tds`; None if the data source is absent, or if it is ours
             and the `.tds` cannot be read.
-        filters: phrases for what decided which rows a user sees, as the last refresh found it.
+        filters: phrases that describe how a user's rows are chosen, as the last refresh found it.
         left: digests of the metadata as our refreshes left them on the server.
         owner: the LUID of the previous owner, whom an interrupted refresh has not restored yet;
             None if none is recorded, or if our user does not own the data source now.
@@ -233,9 +233,9 @@ class Observer:
             if not is_ours:
                 raise
             warning = (
-                f'The metadata of "{remote.name}" cannot be read, so nothing of it changes: '
-                f"{error} To replace it, run once with full: true and accept: [overwrite], which "
-                "saves the data source before"
+                f'The metadata of "{remote.name}" cannot be read, so they stay unchanged: '
+                f"{error} To replace them, run once with full: true and accept: [overwrite], which "
+                "first saves the data source"
             )
             return None, (warning,)
 
@@ -395,9 +395,9 @@ def _adoption_warnings(
     if adopted <= ({metadata.digest} if metadata else set()):
         return ()
     return (
-        f'The refresh that took over "{remote.name}" did not end well, and its metadata has '
-        "changed since: by another user, or by that publish. What it was before is in the folder "
-        '"kept" of the data directory',
+        f'The refresh that took over "{remote.name}" did not end well, and the metadata have '
+        "changed since: by another user, or by that publish. The former data source is in the "
+        'folder "kept" of the data directory',
     )
 
 

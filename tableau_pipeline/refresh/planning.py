@@ -374,7 +374,7 @@ class Planner:
             accepts=Accept.METADATA in self.options.accept,
             to=self.options.to,
             held=base.metadata,
-            # What a person made stays a person's, also once a publish of ours has brought it along.
+            # What a person made still counts as that person's after our publish has included it.
             is_edited=base.is_edited or bool(base.metadata and base.metadata.filters),
         )
         declared = metadata.declared_properties(certified=True)

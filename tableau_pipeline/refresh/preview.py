@@ -191,7 +191,7 @@ def _plan_by_declarations(
         return Status.UPDATE, UpdateTables({}, f"new content in {', '.join(tables)}")
     changes_properties = merged and any(map(is_property, merged.changes))
     kind = Status.METADATA if changes_properties else Status.UNCHANGED
-    return kind, NoChange("what is declared otherwise changes no rows by itself")
+    return kind, NoChange("the changed declaration by itself changes no rows")
 
 
 def _reordered_tables(before: Declaration, now: Declaration) -> Iterator[str]:
@@ -282,7 +282,7 @@ def _open_requests(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
             continue
         sent = f"its {intent.action} of {intent.recorded_at:%Y-%m-%d %H:%M} UTC"
         if not intent.job_id:
-            text = f"{sent} was cut off before its job was known: a refresh first looks for it"
+            text = f"{sent} was cut off before its job was known: a refresh first looks for the job"
             yield Note("waits", text)
         elif site is None:
             text = f"{sent} became job {intent.job_id}, and how that ended is not known here"
@@ -291,7 +291,7 @@ def _open_requests(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
             text = f"{sent} became job {intent.job_id}, {_NO_JOB[job]}"
             yield Note("waits", text)
         elif job.outcome is None:
-            text = f"its {intent.action} still runs as job {intent.job_id}: plan again then"
+            text = f"its {intent.action} still runs as job {intent.job_id}: plan again after that"
             yield Note("waits", text)
 
 

@@ -1,9 +1,9 @@
-"""Publish a whole file by a road that the site takes.
+"""Publish a whole file by a road that the site accepts.
 
 A road is a way to publish: as a bare file, as a package, in mode Replace. Tableau's documentation
 contradicts itself about some roads, and servers refuse them with a job that fails without a reason.
-Each road is tried once. The site record notes that a site does not take a road only after another
-road has worked.
+Each road is tried once. Only after another road has worked, the site record notes that the site
+does not accept a road.
 """
 
 from collections.abc import Callable, Iterator
@@ -102,7 +102,7 @@ class Publisher:
     def _take_a_road(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
     ) -> Sent:
-        """Publish by the first road that the site takes."""
+        """Publish by the first road that the site accepts."""
         failed: RefreshError | None = None
         site = self.sender.site
         for road in self._roads(plan, extract, target, remote):
@@ -191,7 +191,7 @@ class Publisher:
             )
 
     def _merge_of_published(self) -> Merge | None:
-        """Return the metadata of the server, to be published again; None if that cannot be."""
+        """Return the metadata of the server, to be published again; None if that is impossible."""
         merge = self.metadata.merge
         if self.base.metadata and (merge is None or merge.tds is None):
             merge = replace(self.metadata, on_server=None, is_edited=True).merge
@@ -249,8 +249,8 @@ class Publisher:
                 f"({merged.phrase})"
             )
             remedy = (
-                "If that is why: remove that from the declaration, or have the server take such "
-                "packages"
+                "If this is the cause: remove it from the declaration, or have the server accept "
+                "such packages"
             )
             raise RefusedError(*others, replace(last, problem=problem, remedy=remedy)) from error
         sent = replace(sent, merged=merged)

@@ -151,7 +151,7 @@ class Reconciler:
         }
         try:
             try:
-                # Without a checkpoint, only the server can tell the size.
+                # Without a checkpoint, only the server knows the size.
                 with self._open_published(remote, self._rule, size=None) as connection:
                     tables = extract_tables(connection)
                     counts = {table.name.unescaped: rows_in(connection, table) for table in tables}
@@ -183,7 +183,7 @@ class Reconciler:
                 self.sleep(_SECOND_COUNT_DELAY)
                 counted.update(self.server.count(remote.luid, differing, fresh=True))
         except RefreshError as error:
-            return Reconciliation(skipped=f"the server cannot tell: {error}")
+            return Reconciliation(skipped=f"the server cannot count: {error}")
         problem = "; ".join(
             f"the server counts {rows:,} rows in {names[name]}, its model has {expected[name]:,}"
             for name, rows in counted.items()

@@ -97,7 +97,7 @@ def _settled(intent: Intent, sender: Sender) -> Intent:
     if isinstance(job, Job) and job.outcome:
         outcome, note = job.outcome, job.notes
     elif intent.job_id:
-        jobs.log.warning("The server tells nothing of job %s (%s)", intent.job_id, job)
+        jobs.log.warning("The server reports nothing about job %s (%s)", intent.job_id, job)
     if outcome is Outcome.LOST and _takes_effect_soon(intent, job, sender):
         outcome, note, is_deduced = Outcome.DONE, "as the data source shows", True
     if outcome is Outcome.LOST and not _is_job_over(intent, job, sender.effects):
@@ -129,7 +129,7 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
                 raise UnknownOutcomeError(
                     f"An interrupted refresh sent a request ({intent.action}) that the server may "
                     "have received. It is not known which job that became, and the server lists no "
-                    "jobs by name for this user. Nothing is sent beside it before "
+                    "jobs by name for this user. As it may still run, nothing is sent before "
                     f"{until:%Y-%m-%d %H:%M} UTC: run again then, or let the user list jobs (site "
                     "administrator)."
                 )

@@ -1,6 +1,6 @@
 """Refresh one data source: claim, recover, plan, deliver, reconcile, record.
 
-A refresh may die at any moment, even between a request and its answer. Then nobody knows whether
+A refresh may die at any moment, even between a request and its answer. Then it is not known whether
 the request took effect, or still will. The rules below make the published rows equal to the models
 all the same. They rest on one promise of the server: it carries out a request completely or not at
 all.
@@ -131,7 +131,7 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
 
     Raises:
         RefusedError: no record of that refresh is left, or its rows are gone, or its tables are
-            declared otherwise by now. If a first attempt had sent something, the data source
+            declared differently by now. If a first attempt had sent something, the data source
             stays held; otherwise, nothing was sent, and the hold is as it was before.
         RefreshError: as `refresh`.
     """
@@ -166,7 +166,7 @@ def _version(setup: Setup, number: int) -> Checkpoint:
         )
     if found.declaration != setup.declaration.digest():
         raise RefusedError(
-            f'The tables of "{name}" were declared otherwise at version {number}: deploy that '
+            f'The tables of "{name}" were declared differently at version {number}: deploy that '
             "declaration to go back to it",
             code=Code.NO_VERSION,
         )
@@ -260,7 +260,7 @@ def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Plan
 
 
 def _effective_options(setup: Setup, options: Options) -> Options:
-    """Return the options with what the deployment, an approval or a saved plan says."""
+    """Return the options, completed from the deployment, an approval or a saved plan."""
     takeover = {Accept.TAKEOVER} if setup.takeover else set()
     approved = options.approval.accept if options.approval else ()
     options = replace(options, accept=options.accept | takeover | {*approved})

@@ -26,7 +26,7 @@ class Refreshed:
         reconciliation: how the published data compares with the models; None if nothing was
             compared.
         uploaded: the size in bytes of each file that was sent. The first publish with declared
-            metadata sends two files: the metadata are set in what the server makes of the first.
+            metadata sends two files: the second sets them in what the server made of the first.
         moves: what happened to the name and the project in all attempts, in words; the keys are
             "rename" and "move".
         merged: what became of the metadata on the server; None if there were none to keep or set.

@@ -37,7 +37,7 @@ def secured(plan: _AnyPlan, facts: Facts) -> _AnyPlan | Publish | Refuse:
 
 
 def holds_rows_back(declaration: Declaration, base: Base) -> bool:
-    """Whether no row may be published yet, as nobody has made a filter of rows."""
+    """Whether no row may be published yet, as no user has made a filter of rows."""
     return declaration.guarded and not (base.filters_found or _may_have_rows(base))
 
 
@@ -80,14 +80,14 @@ def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:
         if not (base.filters and isinstance(plan, Publish)):
             return None
         problem = (
-            f'"{name}" had {_listed(base.filters)}, and whether a publish would keep that is not '
-            "known: its metadata cannot be read. Nothing was sent"
+            f'"{name}" had {_listed(base.filters)}, and it is not known whether a publish would '
+            "keep that: its metadata cannot be read. Nothing was sent"
         )
         remedy = f"Let this user download it; or, to publish its rows without that, {remedy}"
         return Refusal(problem, Code.FILTER_LOST, Accept.FILTER, remedy=remedy)
     if not (gone := filters_gone(base)):
         return None
-    where = "is no longer in it" if base.exists else "went with it when it was deleted"
+    where = "is no longer in it" if base.exists else "was deleted with it"
     problem = f'"{name}" had {_listed(gone)}, and that {where}. Nothing was sent'
     remedy = f"Put it back; or, if people may see the rows without it, {remedy}"
     details = {"filters": gone}

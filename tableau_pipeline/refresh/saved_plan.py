@@ -76,7 +76,7 @@ class SavedPlan(PlanEntry):
         if is_touched:
             yield f"it was changed on the server, {_stamp(before)} then, and {_stamp(base)} now"
         for name in _other_rows(before, base):
-            yield f'the published rows of table "{name}" are others'
+            yield f'the published rows of table "{name}" are different'
         if (self.kind, self.mode, self.moves) != (now.kind, now.mode, now.moves):
             yield f"a refresh would be: {now.decision}, and not: {self.decision}"
         elif self.rows != now.rows:

@@ -263,7 +263,7 @@ class Sender:
             except (RefusedError, BusyError) as error:
                 # We have seen servers carry out requests that they refused.
                 if isinstance(error, NoUpdatesError) and self._is_listed(intent):
-                    message = f"{error} All the same, it is listed. {_UNKNOWN_OUTCOME}"
+                    message = f"{error} Nevertheless, its job is listed. {_UNKNOWN_OUTCOME}"
                     raise UnknownOutcomeError(message) from error
                 self._record(intent, outcome=Outcome.REFUSED, note=str(error))
                 raise
@@ -335,7 +335,7 @@ class Sender:
     def _wait_for_effect(
         self, intent: Intent, before: RemoteDatasource | None, no_job: NoJob, *, doing: str
     ) -> Sent:
-        """Wait until the data source shows the effect of a job that the server keeps from us."""
+        """Wait until the data source shows the effect of a job that the server does not show us."""
         self.learn_of(no_job, intent)
         timeouts, is_over = self.jobs.timeouts, no_job is NoJob.GONE
         seconds = timeouts.listing if intent.luid is None else timeouts.timestamp
@@ -363,7 +363,7 @@ class Sender:
             )
         raise UnknownOutcomeError(
             f"{doing}: this user may not ask for job {intent.job_id}, and for {seconds:.0f} s the "
-            f"data source has shown nothing of it. {_UNKNOWN_OUTCOME}"
+            f"data source has not shown its effect. {_UNKNOWN_OUTCOME}"
         )
 
     def _note_still(self) -> None:
@@ -399,8 +399,8 @@ class Sender:
         self.site.learn(reads_jobs={self.server.user_id: may})
         if not may:
             self.jobs.log.warning(
-                "This user may not ask for jobs of the server, as Tableau lets administrators of "
-                "the site only: what a job did is read from the data source, which takes longer"
+                "This user may not ask for jobs of the server, because Tableau lets only site "
+                "administrators: what a job did is read from the data source, which takes longer"
             )
 
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:

@@ -180,7 +180,7 @@ def test_a_column_that_people_use_goes_only_if_that_is_accepted(pipeline: Pipeli
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     pipeline.model("flights", flights().drop_columns("flight_id"))
-    told = '"flight_id" of "Extract" is gone, which is in calculated field "Delayed"'
+    told = '"flight_id" of "Extract", still used in calculated field "Delayed", is gone'
     refused(lambda: pipeline.run(Accept.SCHEMA), told)
     assert pipeline.run(Accept.OVERWRITE, Accept.SCHEMA).decision == "publish (overwrite)"
     assert "Delayed" not in pipeline.tds()
@@ -286,7 +286,7 @@ def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
     """Prevents: where packages are refused, nobody knows why one was sent, or what to do."""
     pipeline = new_pipeline(on={"packages": False})
     captions(pipeline, delay="Delay")
-    told = r"not supported.* \(metadata: caption of delay\)\. If that is why: remove that from"
+    told = r"not supported.* \(metadata: caption of delay\)\. If this is the cause: remove it from"
     with pytest.raises(RefusedError, match=told):
         pipeline.run()
     captions(pipeline)

@@ -344,7 +344,7 @@ def _renamed_there(pipeline: Pipeline) -> None:
 
 
 BEYOND = {
-    "columns": (_more_columns, 'the columns of table "flights" would change otherwise'),
+    "columns": (_more_columns, 'the columns of table "flights" would not change as approved'),
     "rows gone": (_less_rows, "17 rows where 20 are published, 15.0% fewer; approved: 10 %"),
     "rows changed": (_other_rows, "7 of 20 rows would come, go or change, 35.0%; approved: 30 %"),
     "a declaration": (_redeclared, "its declaration is not the approved one"),

@@ -376,7 +376,7 @@ def test_adoption_by_a_server_that_keeps_nothing_is_red(
     adopting(pipeline)
     if killed:
         assert killed_before(pipeline, killed)
-        assert "its metadata has changed since" in str(pipeline.run().warnings)
+        assert "the metadata have changed since" in str(pipeline.run().warnings)
         assert not pipeline.run().warnings
         return
     with pytest.raises(RefreshError) as caught:

@@ -167,7 +167,7 @@ def test_versions_that_are_gone(pipeline: Pipeline):
     before = pipeline.declaration
     (table,) = before.tables
     pipeline.declare(tables=(replace(table, name="other"),))
-    refused(lambda: back(pipeline, 1), "were declared otherwise at version 1")
+    refused(lambda: back(pipeline, 1), "were declared differently at version 1")
     pipeline.declaration = before
     for file in sorted((pipeline.folder / "snapshots" / "flights" / "@versions").iterdir())[:-1]:
         file.unlink()

@@ -127,7 +127,7 @@ def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
     luid = secured(pipeline)
     pipeline.run()
     pipeline.eyes.tsc.datasources.delete(luid)
-    refused(pipeline.run, "went with it when it was deleted")
+    refused(pipeline.run, "was deleted with it")
     assert pipeline.found() == []
     assert pipeline.run(Accept.FILTER).decision == "publish (create)"
     assert pipeline.run().decision == "no change"
@@ -340,7 +340,7 @@ def test_a_guarded_data_source_that_was_deleted(pipeline: Pipeline):
     other_users.filters_rows(pipeline)
     pipeline.run()
     pipeline.eyes.tsc.datasources.delete(str(pipeline.found()[0].id))
-    refused(pipeline.run, "went with it when it was deleted")
+    refused(pipeline.run, "was deleted with it")
     assert held(pipeline, pipeline.run(Accept.FILTER))
 
 
@@ -400,8 +400,8 @@ def people(*names: str | None) -> pa.Table:
     ("access", "told"),
     [
         (people(), "0 rows, fewer than guard.min_rows (1)"),
-        (people("ann", None), "some rows name no user: it is NULL, or blank"),
-        (people("ann", "  "), "some rows name no user: it is NULL, or blank"),
+        (people("ann", None), "in some rows, the user is NULL or blank"),
+        (people("ann", "  "), "in some rows, the user is NULL or blank"),
         (people("zoe", "yan"), "the site has none of the 2 users"),
         (people("ann").drop_columns("user_name"), "it does not exist"),
         (pa.table({"user_name": [1], "carrier": ["AA"]}), "it is bigint"),

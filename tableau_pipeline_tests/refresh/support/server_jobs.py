@@ -24,8 +24,8 @@ def later(pipeline: Pipeline) -> None:
 
 
 def too_early(pipeline: Pipeline) -> None:
-    """Nothing is sent beside a job that may still run."""
+    """Nothing is sent while a job may still run."""
     before = len(jobs(pipeline))
-    with pytest.raises(RefreshError, match=r"Nothing is sent beside it before 20\d\d-.* UTC"):
+    with pytest.raises(RefreshError, match=r"nothing is sent before 20\d\d-.* UTC"):
         pipeline.run()
     assert len(jobs(pipeline)) == before

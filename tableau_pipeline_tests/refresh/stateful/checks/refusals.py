@@ -98,9 +98,9 @@ class _Refusal:
             r'Table "(\w+)": .* and how many are published is not known': lambda _: (
                 self._takes_over or visibility.records_may_miss_rows(self._history, self._journal)
             ),
-            "had .*, and that (?:is no longer in it|went with it)": self._is_filter_gone,
+            "had .*, and that (?:is no longer in it|was deleted with it)": self._is_filter_gone,
             "must be published in full, and that would lose": lambda: self._has_filter,
-            "had .*, and whether a publish would keep that is not known": lambda: (
+            "had .*, and it is not known whether a publish would keep that": lambda: (
                 self._journal.filters
             ),
             r'Table "(\w+)": ([\d,]+) of ([\d,]+) rows would come': self._changed,
