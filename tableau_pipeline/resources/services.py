@@ -161,8 +161,8 @@ _FOLDER_HINT = (
 
 # The codes of refusals for lack of something that another data folder may have.
 _MAY_LACK = (Code.OTHER_DEPLOYMENT, Code.NO_SNAPSHOT)
-# The metadata keys of a refused step: the run config that accepts the refusal, for the launchpad or
-# `dg launch --config`, the codes, by which the documentation explains them, and all as JSON.
+# The metadata keys of a refused step. RUN_CONFIG: the run config that accepts the refusal, for the
+# launchpad or `dg launch --config`. CODE: the codes in the documentation. REFUSALS: all as JSON.
 RUN_CONFIG, CODE, REFUSALS = "to accept it, put into the launchpad", "code", "refusals"
 
 

@@ -121,7 +121,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         default=CACHE_GB,
         ge=0,
         allow_inf_nan=False,
-        description="GB of local copies that stay of files that hyperd has read from an object "
+        description="GB of local copies to keep, of the files that hyperd reads from an object "
         "store.",
     )
 

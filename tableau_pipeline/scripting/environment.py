@@ -15,7 +15,7 @@ from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary
 from tableau_pipeline.objects.storage import LocalStorage, ObjectStorage
 from tableau_pipeline.objects.stores import is_url
 
-# Gigabytes of local copies that stay of files that hyperd has read from an object store.
+# Gigabytes of local copies to keep, of the files that hyperd reads from an object store.
 CACHE_GB = 10
 _VARIABLE = "PIPELINE_DATA_DIR"
 _PACKAGE = "tableau-pipeline"

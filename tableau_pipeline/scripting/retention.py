@@ -18,8 +18,8 @@ def collect_unneeded(
 ) -> None:
     """Remove expired snapshots and expired files of metadata values.
 
-    The snapshots of every model in the store are considered, but whatever a data source of any
-    deployment in the store may still need stays. Only the first call for a run removes anything,
+    It considers the snapshots of every model in the store, and keeps all that a data source of any
+    deployment in the store may still need. Only the first call for a run removes anything,
     because the versions that later steps publish expire much later. An error is only logged as a
     warning: the refresh has succeeded, and the next run tries again.
     """

@@ -25,7 +25,7 @@ from tableau_pipeline.snapshots.version_store import SnapshotStore, new_write, r
 
 @contextmanager
 def new_files(store: SnapshotStore, asset_key: str) -> Generator[tuple[str, Path]]:
-    """Yield the name of a new folder in a model's, and the path at which to write its files.
+    """Yield the name of a new folder in the folder of a model, and the path for its files.
 
     In an object store, the files are stored at the end of the block. If the block fails, nothing
     is kept.

@@ -119,7 +119,7 @@ class SnapshotStore:
         return names
 
     def remove(self, snapshot: Snapshot) -> None:
-        """Remove a version, to which the caller knows no reference, and the files that it wrote."""
+        """Remove a version and the files that it wrote; the caller knows of no reference to it."""
         key, number = snapshot.asset_key, snapshot.number
         # Delete the manifest first, so that an interruption leaves no version that lacks files.
         self.storage.delete(self.manifest(key, number))
@@ -224,7 +224,7 @@ def merged_parts(
 
 
 def reserved_names(names: Iterable[str]) -> set[str]:
-    """Return what no column may be called, because files of a version hold other things there."""
+    """Return the names that no column may have, because the store uses them for other columns."""
     return {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in names}
 
 

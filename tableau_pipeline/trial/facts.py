@@ -15,7 +15,7 @@ class Fact:
 
     Attributes:
         assumed: what the sandbox does, and the pipeline assumes.
-        otherwise: what refreshes do on a site that does otherwise.
+        otherwise: what refreshes do on a site that behaves differently.
     """
 
     name: str
@@ -52,7 +52,7 @@ _ALL = (
     Fact(
         "titles-in-the-list",
         "The title of a listed job is the name of its data source.",
-        "An unfinished job without a title may be ours: nothing is sent beside it.",
+        "An unfinished job without a title may be ours: nothing is sent until it ends.",
     ),
     Fact("kind-of-a-publish-in-the-list", "It is publish_datasource.", _LEARNT),
     Fact("kind-of-an-update-in-the-list", "It is update_uploaded_file.", _LEARNT),
@@ -69,7 +69,7 @@ _ALL = (
     Fact(
         "revision-of-each-publish",
         "Each publish makes a revision.",
-        "Refreshes go by time stamp and contents.",
+        "Refreshes rely on time stamp and contents.",
     ),
     Fact(
         "tags-leave-the-stamp",
@@ -116,12 +116,12 @@ _ALL = (
     Fact(
         "update-moves-the-stamp",
         "A data update moves updatedAt at once.",
-        f"Refreshes go by revision, counts and contents. {_LEARNT}",
+        f"Refreshes rely on revision, counts and contents. {_LEARNT}",
     ),
     Fact(
         "update-makes-no-revision",
         "A data update makes no revision.",
-        f"A new revision after an update passes for the update's own. {_LEARNT}",
+        f"A new revision after an update counts as the update's own. {_LEARNT}",
     ),
     Fact(
         "repeated-request-while-its-job-waits",
@@ -186,7 +186,7 @@ _ALL = (
     ),
     Fact(
         "refresh-by-update",
-        "A refresh sends changed rows alone.",
+        "A refresh sends only changed rows.",
         _FULL,
     ),
     Fact(

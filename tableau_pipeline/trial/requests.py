@@ -55,7 +55,7 @@ def _main_source(shop: Workshop) -> RemoteDatasource:
 
 
 def create(shop: Workshop) -> None:
-    """Publish a data source, and look for its job and for itself."""
+    """Publish a data source, and look for its job and for the data source."""
     since = shop.site.now().replace(microsecond=0)
     job = shop.publish("site", shop.file({"Extract": _ROWS}))
     listed = _find_listed(shop, job, since)
@@ -186,11 +186,11 @@ def _answer_warnings(shop: Workshop, luid: str) -> None:
     if code in ("", "404030"):
         shop.as_assumed(fact, unless=None if code else "the list is empty")
     else:
-        shop.unknown(f"the site refuses to tell of warnings ({code})", fact)
+        shop.unknown(f"the site refuses to list warnings ({code})", fact)
 
 
 def _code_of(shop: Workshop, doing: str, call: Callable[[], object]) -> str:
-    """Return the code by which a server refuses a call; "" if it does not."""
+    """Return the code by which a server refuses a call; "" if it accepts the call."""
 
     def asked() -> str:
         try:
@@ -264,7 +264,7 @@ def update(shop: Workshop) -> None:
     effect = shop.took_effect(job, lambda: shop.rows(before) == {"Extract": changed})
     if not effect:
         seen = shop.jobs_seen[job]
-        notes = seen.notes if isinstance(seen, Job) else "nothing shows of it"
+        notes = seen.notes if isinstance(seen, Job) else "it shows no effect"
         shop.as_assumed("update-by-the-owner", unless=f"its job fails: {notes}")
         shop.unknown("no update has worked", *_UPDATE_FACTS)
         return
@@ -417,7 +417,7 @@ def _answer_failed(shop: Workshop, remote: RemoteDatasource) -> None:
         shop.as_assumed(
             fact, unless=None if code == "1" else f"it has the finishCode {code}, and a note"
         )
-    shop.unknown("the site no longer tells of the job", fact)
+    shop.unknown("the site no longer shows the job", fact)
 
 
 def replacing(shop: Workshop) -> None:
@@ -481,7 +481,7 @@ def _answer_replace(shop: Workshop, remote: RemoteDatasource) -> None:
     else:
         effect = shop.took_effect(job, lambda: shop.rows(remote) == {"Extract": rows})
         if effect is None:
-            shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
+            shop.unknown(f"{_NO_JOBS}, and the publish has shown no effect", fact)
             return
         if not effect:
             problem = "its job fails"
@@ -502,7 +502,7 @@ def taken_name(shop: Workshop) -> None:
         return
     effect = shop.took_effect(job, lambda: shop.rows(remote) != before)
     if effect is None:
-        shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
+        shop.unknown(f"{_NO_JOBS}, and the publish has shown no effect", fact)
     else:
         shop.as_assumed(fact, unless="it succeeds" if effect else None)
 
@@ -519,7 +519,7 @@ def several_tables(shop: Workshop) -> None:
     else:
         effect = shop.took_effect(job, lambda: shop.appears("two tables"))
         if effect is None:
-            shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
+            shop.unknown(f"{_NO_JOBS}, and the publish has shown no effect", fact)
             return
         if not effect:
             problem = "its job fails"
@@ -559,7 +559,7 @@ def blocks(shop: Workshop) -> None:
         return
     effect = shop.took_effect(job, lambda: shop.appears("blocks"))
     if effect is None:
-        shop.unknown(f"{_NO_JOBS}, and nothing has shown of the publish", fact)
+        shop.unknown(f"{_NO_JOBS}, and the publish has shown no effect", fact)
         return
     is_right = effect and shop.rows(shop.found("blocks")) == {"Extract": list(_ROWS)}
     shop.as_assumed(fact, unless=None if is_right else "the file is damaged then")
@@ -567,7 +567,7 @@ def blocks(shop: Workshop) -> None:
 
 
 def deletion(shop: Workshop) -> None:
-    """Delete a data source, and look whether it is still listed."""
+    """Delete a data source, and check whether it is still listed."""
     shop.site.delete(_main_source(shop).luid)
     is_listed = shop.find("site") is not None
     shop.as_assumed("deleted-at-once", unless="it is still listed" if is_listed else None)

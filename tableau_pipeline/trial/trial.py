@@ -62,7 +62,7 @@ def try_out(
         wait: the seconds that a job may wait and run.
         resume: go on with an unfinished trial in this project.
         tell: called before each step, with its name.
-        sleep: takes seconds.
+        sleep: waits for this number of seconds.
 
     Raises:
         RefusedError: there is no such project, or nothing to resume; or another trial is running.
@@ -133,7 +133,7 @@ def _run_steps(shop: Workshop, tell: Callable[[str], None]) -> Trial:
         shutil.rmtree(shop.folder, ignore_errors=True)
     if not (waits or failed):
         shop.update(done=())
-    shop.unknown("its step did not come to an end", *(() if waits else FACTS))
+    shop.unknown("its step was not completed", *(() if waits else FACTS))
     answers = {answer.fact: answer for answer in shop.state.answers}
     return Trial([answers[name] for name in FACTS if name in answers], failed, remaining, waits)
 

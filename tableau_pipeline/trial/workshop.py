@@ -81,7 +81,7 @@ class Workshop:
         wait: the seconds that a job may wait and run.
         hidden_wait: the seconds until an effect must show if the site hides its jobs.
         jobs_seen: the last status of each job that has ended, by id.
-        sleep: takes seconds.
+        sleep: waits for this number of seconds.
         save: stores the state.
     """
 
@@ -109,13 +109,13 @@ class Workshop:
         self.save(self.state)
 
     def answer(self, fact: str, verdict: Verdict, detail: str = "") -> None:
-        """Keep an answer, instead of an earlier one to the same fact."""
+        """Keep an answer; it replaces an earlier answer to the same fact."""
         answer = Answer(fact=FACTS[fact].name, verdict=verdict, detail=detail)
         others = (other for other in self.state.answers if other.fact != fact)
         self.update(answers=(*others, answer))
 
     def as_assumed(self, fact: str, *, unless: str | None = None) -> None:
-        """Answer as assumed; `unless` says what is otherwise."""
+        """Answer as assumed, or with the difference that `unless` states."""
         self.answer(fact, Verdict.OTHERWISE if unless else Verdict.AS_ASSUMED, unless or "")
 
     def unknown(self, why: str, *facts: str) -> None:

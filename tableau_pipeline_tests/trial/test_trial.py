@@ -151,7 +151,7 @@ SITES: Mapping[str, tuple[dict[str, Any], tuple[str, str], dict[str, str]]] = {
             "stamp-of-a-job": "no job was seen to end",
             "repeated-request-while-its-job-waits": "refused as another update",
             "repeated-request-is-answered-alike": "answered without a job",
-            "failed-update": "no longer tells of the job",
+            "failed-update": "no longer shows the job",
         },
     ),
     "no packages": (
