@@ -22,7 +22,7 @@ _TASKS = "Tasks go on until they are deleted: on the page of their data source i
 @click.option("--max-mb", default=1000, show_default=True, help="Download no file above this.")
 @reports
 def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Output) -> int:
-    """Propose declarations for the data sources of a project that others have published.
+    """Propose declarations for the data sources that others have published in a project.
 
     It changes nothing on the site.
 

@@ -288,7 +288,7 @@ def _estimates(found: Assessment) -> Iterator[tuple[str, str]]:
 
 
 def _heading(found: Assessment) -> str:
-    role = found.role or "a role that the server does not tell"
+    role = found.role or "a role that the server does not report"
     restriction = "" if found.may_publish else ", which may not publish"
     site = f'site "{found.site}"' if found.site else "the default site"
     return f"{found.url}, {site}, REST API {found.version}, as {found.user} ({role}{restriction})"
@@ -305,8 +305,8 @@ def _closing_line(found: Assessment) -> str:
     incomplete = sum(1 for datasource in datasources if not datasource.is_complete)
     missing = f" {incomplete} were not looked at as a whole." if incomplete else ""
     return (
-        f"This user may see {len(datasources)} data sources, {size:,} MB in all. Nothing was found "
-        f"in the way of {unobstructed}.{missing}"
+        f"This user may see {len(datasources)} data sources, {size:,} MB in all. No obstacle is "
+        f"known for {unobstructed}.{missing}"
     )
 
 

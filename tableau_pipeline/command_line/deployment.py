@@ -1,4 +1,4 @@
-"""The command `deployment`: show whose records a data folder holds, and settle what a copy is."""
+"""The command `deployment`: show whose records a data folder holds; settle a move or a copy."""
 
 import click
 from rich.text import Text
@@ -15,11 +15,12 @@ from tableau_pipeline.components.journal import journal_place
 def deployment(module: str | None, *, moved: bool, copied: bool, output: Output) -> int:
     """Show the deployment whose records the data folder holds.
 
-    A copy of a data folder is refused until it is given --moved or --copied. With --moved, it goes
-    on with the history of the data sources, and nothing may use the other folder any more. With
-    --copied, it becomes another deployment, which leaves the data sources of the other one alone.
+    Refreshes refuse a copied data folder until you run this with --moved or --copied. With --moved,
+    the copy goes on with the history of the data sources, and nothing may use the other folder any
+    more. With --copied, the copy becomes another deployment, which leaves the data sources of the
+    first one alone.
 
-    Exit code: 0 it is in its place, 1 it is a copy of another one.
+    Exit code: 0 the data folder is in its place, 1 it is a copy of another one.
     """
     if moved and copied:
         raise click.UsageError("--moved and --copied exclude each other")

@@ -23,7 +23,7 @@ from tableau_pipeline.rendering import command
 def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
     """Compare the rows that are published with those of the models. It changes nothing.
 
-    Exit code: 0 they are equal, 1 they differ, 2 it could not look.
+    Exit code: 0 they are equal, 1 they differ, 2 they could not be compared.
     """
     with open_project(module) as project:
         ((key, declared),) = project.named([name]).items()

@@ -23,7 +23,7 @@ from rich.text import Text
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.rendering import markdown_text, message_of
 
-# The width if the output is no terminal but, for example, a CI log, whose lines may be long.
+# The width if the output is not a terminal. It may be a CI log, for example, with long lines.
 _WIDE = 200
 # The least width of a table, so that names stay complete; narrower terminals wrap its lines.
 _NARROW = 80

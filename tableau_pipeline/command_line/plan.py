@@ -51,9 +51,9 @@ _NO_RECORDS = (
 @click.option(
     "--offline",
     is_flag=True,
-    help="Go by the records of the last refresh and the snapshots here; ask no server.",
+    help="Use the records of the last refresh and the snapshots here; ask no server.",
 )
-@click.option("--base", metavar="REV", help="Only what is declared otherwise than in REV of git.")
+@click.option("--base", metavar="REV", help="Only what is declared differently from REV of git.")
 @accept_option("Plan as if this were accepted.")
 @click.option(
     "--out",
@@ -107,7 +107,7 @@ def plan(
             else:
                 previews = [look(datasource) for datasource in declared.values()]
     is_unchanged = former and not previews and not former.unread
-    notes = [f"Nothing is declared otherwise than in {base}."] if is_unchanged else []
+    notes = [f"Nothing is declared differently from {base}."] if is_unchanged else []
     notes += [f"Not compared: {key}" for key in left_out] + [_OFFLINE] * offline
     if not os.environ.get("DAGSTER_HOME"):
         notes.append(_NO_HOME if journal_place().recorded() else _NO_RECORDS)
@@ -118,7 +118,7 @@ def plan(
     if not is_saved or report.counts[Status.REFUSED] or report.counts[Status.FAILED]:
         return 1
     # The exit codes are those of Terraform. With --base, every data source that is declared
-    # otherwise is a change, and a file that could not be read may contain one.
+    # differently is a change, and a file that could not be read may contain one.
     if former:
         return 2 if previews or former.unread else 0
     return 2 if len(previews) > report.counts[Status.UNCHANGED] else 0
@@ -131,7 +131,7 @@ class _Report:
     Attributes:
         notes: sentences about the whole plan.
         left_out: what could not be compared.
-        is_compared: whether only what is declared otherwise than before is planned.
+        is_compared: whether the plan has only what is declared differently from before.
     """
 
     previews: Sequence[Preview]
@@ -155,7 +155,7 @@ class _Report:
     @property
     def _closing(self) -> str:
         closing = _closing_line(self.counts, *self._sizes)
-        return f"{len(self.previews)} declared otherwise. {closing}" * self.is_compared or closing
+        return f"{len(self.previews)} declared differently. {closing}" * self.is_compared or closing
 
     @property
     def data(self) -> Mapping[str, Any]:

@@ -184,7 +184,7 @@ def _instance() -> dg.DagsterInstance:
     if not home or not Path(home).is_dir():
         lacks = f"is {home}, and there is no such folder" if home else "is not set"
         raise RefusedError(
-            f"DAGSTER_HOME {lacks}, so nothing tells how refreshes went: set it to the folder of "
+            f"DAGSTER_HOME {lacks}, so no run of a refresh is known: set it to the folder of "
             "your instance, the one with dagster.yaml",
             code=Code.PROJECT,
         )

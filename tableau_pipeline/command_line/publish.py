@@ -40,7 +40,7 @@ from tableau_pipeline.scripting.files import publish_files
 )
 @click.option("--file-column", help="With append: a column to add, with the file of each row.")
 @click.option("--columns", help='Types as a Spark schema, "id bigint, day date".')
-@click.option("--format", type=click.Choice(get_args(Format)), help="By default, the suffix's.")
+@click.option("--format", type=click.Choice(get_args(Format)), help="By default, by the suffix.")
 @click.option("--reader", multiple=True, metavar="OPTION=VALUE", help="How to read: sep=;")
 @click.option("--bad-rows", type=click.Choice(get_args(BadRowsPolicy)), default="refuse")
 @click.option("--nested", type=click.Choice(get_args(Nested)), default="refuse")
@@ -136,7 +136,7 @@ def _use_data_folder() -> str:
     """Let the data folder be that of the project, or one of this user.
 
     Returns:
-        What a user should know about a folder that is new; "" if it is not.
+        What a user should know about a new folder; "" if the folder is not new.
     """
     if root := _project_root():
         # Dagster is needed only here, to read the variables in the `.env` of the project.
@@ -161,7 +161,7 @@ def _use_data_folder() -> str:
 
 
 def _project_root() -> Path | None:
-    """Return the folder of the Dagster project that the current folder is in; None if in none."""
+    """Return the root of the Dagster project with the current folder; None outside a project."""
     for folder in (Path.cwd(), *Path.cwd().parents):
         file = folder / "pyproject.toml"
         if file.is_file():

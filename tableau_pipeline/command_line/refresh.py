@@ -55,7 +55,7 @@ _RESULT_FIELDS = ("summary", "decision", "reason")
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--models", is_flag=True, help="Run its models before, with all upstream of them.")
+@click.option("--models", is_flag=True, help="Run its models first, and all upstream of them.")
 @click.option("--full", is_flag=True, help="Send everything, even if nothing changed.")
 @click.option("--metadata-only", is_flag=True, help="Publish captions and the like, no new rows.")
 @accept_option("What to accept once instead of refusing it.")
@@ -143,7 +143,7 @@ def _config_of(key: str, entries: _Entries) -> dict[str, Any]:
         if key not in file:
             has = ", ".join(file) or "nothing"
             raise RefusedError(
-                f"The file of --{option} says nothing of {key}; it has {has}",
+                f"The file of --{option} has no entry for {key}; it has {has}",
                 code=Code.NOT_APPROVED if option == "approval" else Code.PLAN_MOVED,
             )
         config[option] = entry_values(file[key])
@@ -262,7 +262,7 @@ def _launch(work: _Work, url: str, output: Output) -> dict[str, Any]:
         time.sleep(_POLL_SECONDS if status else 0)
         run = _ask(url, _EVENTS_QUERY, id=run_id, after=cursor)["runOrError"]
         if "status" not in run:
-            raise RefreshError(f"{url} knows nothing of run {run_id}: {run.get('message')}")
+            raise RefreshError(f"{url} does not know run {run_id}: {run.get('message')}")
         status, cursor = run["status"], run["eventConnection"]["cursor"]
         for event in run["eventConnection"]["events"]:
             if event["__typename"] == "ExecutionStepFailureEvent":

@@ -9,7 +9,9 @@ from tableau_pipeline.core.identity import root_from
 
 
 @click.command()
-@click.option("--project-root", metavar="PATH", required=True, help="As TABLEAU_PROJECT_ROOT was.")
+@click.option(
+    "--project-root", metavar="PATH", required=True, help="The former TABLEAU_PROJECT_ROOT."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reports
 def remove(module: str | None, *, project_root: str, yes: bool, output: Output) -> int:

@@ -35,8 +35,8 @@ class Version:
         number: of the refresh that first published it.
         at: when that refresh changed the rows; None if it is not known.
         rows: by table.
-        changed: the tables that it changed.
-        gone: the tables whose rows are no longer stored, so that nothing can go back to it.
+        changed: the tables that this refresh changed.
+        gone: the tables whose rows are no longer stored, which prevents a rollback to this version.
         is_current: whether it is published now, as far as the records show.
         accepted: what was accepted for it, and by whom; "" for nothing.
     """
@@ -51,7 +51,7 @@ class Version:
 
 
 def versions_of(journal: StoredJournal, snapshots: Snapshots) -> Iterator[Version]:
-    """Yield the versions of a data source of which records are left, the newest first."""
+    """Yield the versions of a data source that still have records, the newest first."""
     newer: Checkpoint | None = None
     is_current = True
     # A refresh that changed nothing has the version of the one before it.
@@ -180,7 +180,7 @@ def hold(module: str | None, name: str, *, why: str, output: Output) -> int:
         # A running refresh has passed the check for holds; the next one waits for its end.
         running = live_claim(journal.history(), journal)
     data = {"key": key, "held": held.model_dump(mode="json")}
-    late = Text(f"    {name_of(running)} refreshes it, and may still end") if running else None
+    late = Text(f"    {name_of(running)} refreshes it, and may still finish") if running else None
     output.result(data, Text(f"{key} is {held}."), late)
     return 0
 
@@ -191,14 +191,14 @@ def hold(module: str | None, name: str, *, why: str, output: Output) -> int:
 def release(module: str | None, name: str, *, output: Output) -> int:
     """End a hold: the next refresh publishes the models again.
 
-    Exit code: 0 nobody holds it any more.
+    Exit code: 0 the data source is not held any more.
     """
     with open_project(module) as project:
         key, journal = _journal(project, name)
         held = hold_of(journal.place, journal.key)
         end_hold(journal.place, journal.key)
     if held is None:
-        output.result({"key": key, "released": None}, Text("Nobody held it."))
+        output.result({"key": key, "released": None}, Text(f"{key} was not held."))
         return 0
     text = f"{key} is released; it was {held}. The next refresh publishes its models"
     output.result({"key": key, "released": held.model_dump(mode="json")}, Text(text))

@@ -15,13 +15,13 @@ from tableau_pipeline.refresh.preview import Preview
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.scripting.environment import current_user
 
-# A preview with one of these states foresees no refresh.
+# A preview with one of these states plans no refresh.
 _NOT_PLANNED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a user wants to be saved of a plan.
+    """What a user wants to save of a plan.
 
     Attributes:
         out: the file; None to save nothing.
@@ -44,7 +44,7 @@ class Saving:
         ):
             raise click.UsageError(
                 "--max-change and --max-shrink are bounds of an approval: give --base and --out, "
-                "too; a declaration has its own, `guard`"
+                "too; the bounds of a declaration are in `guard`"
             )
         if self.out and not self.is_approval and offline:
             raise click.UsageError(

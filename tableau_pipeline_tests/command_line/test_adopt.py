@@ -277,7 +277,7 @@ def test_forty_data_sources_of_other_clients(world: World, tmp_path: Path):
         "Odd types": "Extract.time (TIME) would go; Extract.interval (INTERVAL) would go",
         "Renamed": "Sales.id (INTEGER) would go",
         "Public": 'its schema "public" would be "Extract"',
-        "Wrapped": "of its 2 tasks, the trigger is monthly 1, LastDay at 06:00",
+        "Wrapped": "its trigger is one of its 2 tasks: monthly 1, LastDay at 06:00",
     }.items():
         assert phrase in " ".join(found[name]["notes"]), found[name]
     dg = str(Path(sys.executable).with_name("dg"))

@@ -205,7 +205,7 @@ def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
     assert (found["Twin"]["jobs"], "several" in found["Twin"]["unknown"]["jobs"]) == (None, True)
     (tagged,) = found["Payroll"]["obstacles"]
     assert 'tag "tableau-pipeline:payroll"' in tagged["text"]
-    assert found[ODD]["unknown"]["compared"] == "it is none of the 1 that were compared"
+    assert found[ODD]["unknown"]["compared"] == "it is not one of the 1 that were compared"
 
 
 def test_transcript():

@@ -191,7 +191,7 @@ def test_a_file_of_which_a_part_cannot_be_read(review: World):
 
 
 def test_a_declaration_that_could_not_be_read(review: World):
-    """Prevents: "nothing is declared otherwise" of what was cured, or of what nobody could read."""
+    """Prevents: "nothing is declared differently" of what was cured, or could not be read."""
     file = review.root / review.name / "defs" / "flights" / "defs.yaml"
     text = file.read_text("utf-8")
     file.write_text(f"{text}: {{", "utf-8")
@@ -238,7 +238,7 @@ def test_nothing(review: World):
     """Prevents: a branch that declares nothing otherwise, and fails, or is told nothing."""
     told = review.run("plan", "--base", "main", "--offline", "seats")
     first, second, *_ = masked(told.text)
-    assert first == "Nothing is declared otherwise than in main."
+    assert first == "Nothing is declared differently from main."
     assert second == "Not compared: Seats is declared in Python"
     assert told.code == 0
 
@@ -305,7 +305,7 @@ def test_an_open_sending(review: World):
     with dg.DagsterInstance.get() as instance:
         (intent,) = journal_of(instance, "arrivals").history().intents
     (note,) = [each["text"] for each in now["notes"] if each["topic"] == "waits"]
-    assert note.endswith(f"still runs as job {intent.job_id}: plan again then")
+    assert note.endswith(f"still runs as job {intent.job_id}: plan again after that")
     (note,) = [each["text"] for each in later["notes"] if each["topic"] == "waits"]
     assert note.endswith(f"became job {intent.job_id}, and how that ended is not known here")
     review.sandbox.wait_until_idle()

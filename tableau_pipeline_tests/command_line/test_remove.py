@@ -79,7 +79,7 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
         instance.report_run_canceled(run)
     for wrong, code, words in (
         ("", 64, "--project-root is empty"),
-        ("Staging", 0, f'nothing below "Staging".* It has below {ROOT}'),
+        ("Staging", 0, f'nothing below "Staging".* It has published below {ROOT}'),
         ("Staging/pr-13", 1, f'no project "Staging/pr-13" on the site. .*did you mean "{ROOT}"?'),
     ):
         told = world.run("remove", "--yes", "--project-root", wrong)
@@ -122,6 +122,6 @@ def test_what_people_have_moved_or_tagged(world: World, monkeypatch: pytest.Monk
     monkeypatch.delenv("TABLEAU_PROJECT_ROOT")
     told = world.run("remove", "--yes", "--project-root", ROOT)
     assert told.code == 1
-    assert f'Moved: somebody has moved it out of "{ROOT}"' in told.text
+    assert f'Moved: a user has moved it out of "{ROOT}"' in told.text
     assert "Tagged: it has our tags, but no record of this deployment names it" in told.text
     assert {"Moved", "Tagged"} <= {*published(world)}
