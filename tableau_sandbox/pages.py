@@ -95,7 +95,7 @@ def datasource(request: Request) -> Response:
 
 
 def _fields(source: Datasource) -> Iterator[dict[str, str]]:
-    """Yield what the .tds says of each field; it may be silent about columns of the file."""
+    """Yield what the .tds contains about each field; it may lack columns of the file."""
     tds = defusedxml.ElementTree.fromstring(source.tds)
     folders = {
         item.get("name"): folder.get("name", "")

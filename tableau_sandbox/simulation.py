@@ -271,7 +271,7 @@ async def _run_here(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _answer(app: ASGIApp, exchange: Exchange) -> None:
-    """Let an application answer, which must not wait for anything: there is no event loop."""
+    """Let an application answer; it must not wait for anything, as there is no event loop."""
     parts = iter([exchange.body])
     chunks: list[bytes] = []
 

@@ -10,7 +10,7 @@ import click
 from tableau_pipeline.command_line.output import Output
 from tableau_pipeline.errors import RefreshError
 
-# Not 2, which means "could not look" for `status`, and "something would change" for `plan`.
+# Do not use 2: it means "could not look" for `status`, and "something would change" for `plan`.
 WRONG_USAGE = 64
 # The exit code if a command cannot be carried out; commands that are not listed return 1.
 _FAILED = {"status": 2, "diff": 2}

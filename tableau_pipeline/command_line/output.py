@@ -128,7 +128,7 @@ class LogLines(logging.Logger):
     """Shows the log records that `shows` selects, and the rows of each materialized asset.
 
     Args:
-        tell: also gets each message for a bar, with the share that is done if the record has one.
+        tell: called with each message for a progress bar, and with the share if the record has one.
     """
 
     def __init__(

@@ -133,7 +133,7 @@ def _reader(options: Sequence[str]) -> dict[str, str]:
 
 
 def _use_data_folder() -> str:
-    """Let the data folder be that of the project, or one of this user.
+    """Use the data folder of the project, or a folder of this user.
 
     Returns:
         What a user should know about a new folder; "" if the folder is not new.

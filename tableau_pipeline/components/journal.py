@@ -1,4 +1,4 @@
-"""The journals and setups of a code location: in the data folder, for a run of Dagster."""
+"""The journals of a code location in the data folder, and the setups of its refreshes."""
 
 import logging
 import os
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 FORMER_JOURNAL = dg.AssetKey(["tableau_pipeline", "journal"])
 FORMER_RECORDS = (
     "Earlier releases kept their records in Dagster's event log, which this release does not "
-    "read. Let each data source that they have published be found by its tag: run once with "
+    "read. To find the data sources that they have published by their tags, run once with "
     "accept: [takeover]"
 )
 # How many journals to read at the same time.

@@ -116,7 +116,7 @@ class JournalPlace:
         return newest
 
     def recorded_keys(self) -> set[str]:
-        """Return the keys, see `core.identity.key_below`, of which the deployment has records."""
+        """Return the keys with records of the deployment; see `core.identity.key_below`."""
         deployment = self.deployment()
         folders = [folder.split("/") for folder in self.newest_numbers()]
         return {
@@ -126,7 +126,7 @@ class JournalPlace:
         }
 
     def keys_in(self, root: str) -> set[str]:
-        """Return the keys of an environment, without its root, of which there may be records.
+        """Return the keys, without the root, for which an environment may have records.
 
         It lists only folders, so that it costs the same however many records there are.
         """
@@ -181,7 +181,7 @@ class JournalPlace:
         )
 
     def _probe(self) -> None:
-        """Check that of two writers of a key only the first one succeeds.
+        """Check that only the first of two writers of a key succeeds.
 
         Raises:
             RefusedError: the store ignores the condition of a write; some gateways do.

@@ -53,7 +53,7 @@ class RemoteDatasource:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The asset keys, as its tags state them, under which pipelines publish the data source."""
+        """The asset keys in its tags: pipelines publish the data source under these keys."""
         return _after(TAG_PREFIX, self.tags)
 
     @property

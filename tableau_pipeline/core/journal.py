@@ -161,7 +161,7 @@ class Failure(Frozen):
 
     @classmethod
     def of(cls, error: Exception) -> "Failure":
-        """Return the failure that an error stands for."""
+        """Return the failure to record for an error."""
         accepts = accepts_of(error.refusals) if isinstance(error, RefusedError) else ()
         status = error.decision if isinstance(error, RefreshError) else Status.FAILED
         reason = describe_error(error)[:_LONGEST_REASON]

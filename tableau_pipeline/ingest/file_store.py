@@ -119,7 +119,7 @@ class FileStore:
         return base
 
     def _with_file_column(self, rows: Rows) -> Sequence[Column]:
-        """Return the columns, with the one that names the file of a row.
+        """Return the columns, including the one with the name of each row's file.
 
         Raises:
             FilesError: two files have one name, or the files have a column of that name.

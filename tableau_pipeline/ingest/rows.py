@@ -1,7 +1,7 @@
 """Read files exactly, with Arrow, into Parquet files of our own; this needs no JVM.
 
-Each file is copied first, and only the copy is read. So what is read cannot change meanwhile, and
-the digest of a file is that of the bytes that were read.
+Each file is copied first, and only the copy is read. So a file cannot change while it is read, and
+its digest is that of the bytes that were read.
 """
 
 import hashlib

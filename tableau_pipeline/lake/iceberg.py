@@ -185,7 +185,7 @@ def _file(
     if not stored and not ids:
         raise LakeError(
             f"{title}: its file {file.file_path} names no field ids, and the table has "
-            "no schema.name-mapping.default to tell which column is which",
+            "no schema.name-mapping.default to identify its columns",
         )
     stored = stored or {ids[name]: name for name in footer.columns if name in ids}
     # Files lack the columns that are newer, and files that Iceberg has taken over from a Hive table
@@ -394,8 +394,8 @@ def _load_from_catalog(location: InCatalog) -> Table:
     if settings is None:
         others = ", ".join(sorted(config.get_known_catalogs())) or "none"
         raise LakeError(
-            f'pyiceberg knows no catalog "{name}", where the Iceberg table {location.table} '
-            f"should be; it knows {others}. Correct `source`, or declare the catalog in "
+            f'pyiceberg knows no catalog "{name}" for the Iceberg table {location.table}; '
+            f"it knows {others}. Correct `source`, or declare the catalog in "
             f".pyiceberg.yaml or by variables such as PYICEBERG_CATALOG__{name.upper()}__URI",
         )
     try:

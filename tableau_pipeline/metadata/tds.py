@@ -131,7 +131,7 @@ class Tds(Document):
         """Yield phrases for users' edits of a column or declared calculation itself.
 
         Args:
-            path: the path of the column or calculation, with which the paths of its values begin.
+            path: the path of the column or calculation; the paths of its values begin with it.
             written: the values that we have written last, as in `merge`.
         """
         of_column = path[0] == "field"

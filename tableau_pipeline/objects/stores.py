@@ -27,7 +27,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 class StoreError(RefreshError):
     """The object store refused a request, failed, or did not answer.
 
-    The store may have carried out a write all the same.
+    The store may have carried out a write nevertheless.
     """
 
 

@@ -268,7 +268,7 @@ def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
         refresh_task = _task(task_id, f"{url}/{task_id}", _with_times(tsc, timing, schedules))
         tasks[target.get("id", "")].append(refresh_task)
     # All tasks of a site run in one time zone, but tasks that run several times a day do not show
-    # in which.
+    # it.
     ahead = next(
         (task.ahead for group in tasks.values() for task in group if task.ahead is not None), None
     )

@@ -65,7 +65,7 @@ def unapproved_columns(
     published: Mapping[str, Sequence[Column]],
     desired: Mapping[str, Sequence[Column]],
 ) -> list[str]:
-    """Return the tables whose columns are to be neither as published nor as approved."""
+    """Return the tables whose columns would change, but not to the approved ones."""
     return [
         table
         for table, columns in desired.items()

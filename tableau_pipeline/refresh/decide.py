@@ -32,7 +32,7 @@ class Options:
         full: publish everything, even if nothing changed.
         metadata_only: bring the metadata up to date, and keep the rows of the last refresh.
         accept: what to accept once instead of refusing it.
-        by: who asks for it, to record who accepted what; "" for the run or script itself.
+        by: the user to record for what is accepted; "" for the run or script itself.
         to: publish the rows and metadata of this checkpoint again; None to publish the models.
         approval: refuse what lies outside of it; None for no approval.
         saved: carry out this plan, or refuse; None for a new plan.

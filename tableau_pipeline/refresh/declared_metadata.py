@@ -75,8 +75,8 @@ class DeclaredMetadata:
         is_edited: whether another user may have edited `held`.
         on_server: the properties of the data source on the server; None if they are not needed, or
             the server is not asked.
-        to: the checkpoint whose metadata are set again, whatever is declared by now; None to set
-            what is declared.
+        to: the checkpoint whose metadata are set again, even if others are declared now; None to
+            set what is declared.
     """
 
     declaration: Declaration

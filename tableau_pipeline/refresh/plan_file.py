@@ -41,7 +41,7 @@ def write_plan_file(path: Path, entries: Sequence[Entry], kind: type[Entry]) -> 
 
 
 def entry_values(entry: PlanEntry) -> dict[str, Any]:
-    """Return an entry as JSON values, also for a run config, in which Dagster takes no null."""
+    """Return an entry as JSON values without null, because a run config of Dagster takes none."""
     return entry.model_dump(mode="json", exclude_none=True)
 
 
@@ -49,7 +49,7 @@ def read_plan_file(path: Path, kind: type[Entry]) -> Mapping[str, Entry]:
     """Return the entries of a file, by the keys of their data sources.
 
     Raises:
-        RefusedError: it cannot be read, has entries of another kind, or is of a newer release.
+        RefusedError: it cannot be read, has entries of another kind, or a newer release wrote it.
     """
     try:
         values = json.loads(path.read_text("utf-8"))
@@ -69,7 +69,7 @@ def read_entry(kind: type[Entry], values: Mapping[str, Any], *, place: str = "co
         place: what the values come from, for the error.
 
     Raises:
-        RefusedError: it is no such entry, or of a newer release.
+        RefusedError: it is not such an entry, or a newer release wrote it.
     """
     try:
         return kind.model_validate(values)

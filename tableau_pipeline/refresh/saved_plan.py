@@ -21,7 +21,7 @@ class Published(Frozen):
     """What a plan builds on: the data source on the server, and what we know of its rows.
 
     Attributes:
-        updated_at: the server's time stamp; None if the server was not asked, as is `revision`.
+        updated_at: the server's time stamp; like `revision`, None if the server was not asked.
         tables: the published content of each table; None if it is not known.
     """
 

@@ -189,8 +189,8 @@ class Sender:
 
         Args:
             batch: the actions on the tables in `payload`, as JSON.
-            target: the checkpoint to reach; None if no update can build on the result, for which
-                `distrust` gives the reason.
+            target: the checkpoint to reach; None if no update can build on the result; `distrust`
+                then gives the reason.
         """
         upload = self._upload(payload) if payload else None
         fields = {"name": to.name, "project_id": to.project_id}

@@ -35,8 +35,8 @@ def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     names = [field.name for field in columns]
     if isinstance(snapshot.folder, ObjectFolder):
         return _read_objects(spark, snapshot.folder, files, names)
-    # Give no schema: Spark then uses the one that it has stored in the files, whereas in DDL text,
-    # field names inside a struct would lose their quotes. The select drops the columns for internal
+    # Give no schema: Spark then uses the one that it has stored in the files. In DDL text, field
+    # names inside a struct would lose their quotes. The select drops the columns for internal
     # use, and the column that Spark adds for a partition folder.
     frame = spark.read.parquet(*map(exact_path, map(Path, snapshot.paths_of(files))))
     return frame.select(*[column(name) for name in names])

@@ -19,7 +19,7 @@ _RUN_KEYS = "@runs/"
 def is_first(store: SnapshotStore, run_id: str) -> bool:
     """Return whether this is the first call for the run within a day.
 
-    Of the steps of a run, on whatever hosts, only one can create the key of the run. So the steps
+    Only one of the steps of a run, on any host, can create the key of the run. So the steps
     need neither a lock nor a shared table, and a killed step leaves nothing behind but a key.
     """
     return store.storage.put(f"{_RUN_KEYS}{quote(run_id, safe='')}", b"")
@@ -157,7 +157,7 @@ def _remove(
 def _unreferenced(
     store: SnapshotStore, model: str, keys: Iterable[str], numbers: Sequence[int]
 ) -> list[str]:
-    """Return the keys that are not in a folder from which these versions use a file."""
+    """Return the keys outside of the folders whose files these versions use."""
     folders = {name.rpartition("/")[0] for name in store.files(model, numbers)}
     referenced = {f"{model_key(model)}/{folder}" for folder in folders}
     return [key for key in keys if key.rpartition("/")[0] not in referenced]

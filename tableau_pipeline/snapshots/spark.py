@@ -79,8 +79,8 @@ def spark_session(
             neither is set, a local JVM starts.
         driver_memory: the heap of the local JVM, by default 2g. Only the first session of a process
             uses it.
-        config: further Spark settings, which win over all others. They cannot change the time zone,
-            or that timestamps are written in microseconds.
+        config: further Spark settings, which win over all others. They cannot change the time zone
+            or the unit of written timestamps.
 
     Raises:
         RefusedError: Java is missing or does not start.

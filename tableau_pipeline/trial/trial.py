@@ -58,7 +58,7 @@ def try_out(
 
     Args:
         folder: the folder of all trials on this host, which keeps unfinished trials.
-        backups: the folder, or its URL, next to which the records of sites are.
+        backups: the folder, or its URL; the records of sites are next to it.
         wait: the seconds that a job may wait and run.
         resume: go on with an unfinished trial in this project.
         tell: called before each step, with its name.

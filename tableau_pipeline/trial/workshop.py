@@ -77,7 +77,7 @@ class Workshop:
     Attributes:
         project: the names of the project and those above it.
         folder: the folder of the trial on this host.
-        backups: the folder, or its URL, next to which the records of sites are.
+        backups: the folder, or its URL; the records of sites are next to it.
         wait: the seconds that a job may wait and run.
         hidden_wait: the seconds until an effect must show if the site hides its jobs.
         jobs_seen: the last status of each job that has ended, by id.

@@ -111,7 +111,7 @@ class Comparison(_Part):
 
 
 class Junction(_Part):
-    """A combination of conditions of which all must hold, or any."""
+    """A combination of conditions: all of them must hold, or any one."""
 
     op: Literal["and", "or"]
     args: Annotated[list["Condition"], Field(min_length=1)]

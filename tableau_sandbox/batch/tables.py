@@ -97,7 +97,7 @@ class Table:
 
 
 def find_table(connection: Connection, side: Side, *, schema: str, name: str) -> Table:
-    """Find a table of a database; without a schema, in the only one that has tables.
+    """Find a table of a database; without a schema, look in the only schema that has tables.
 
     Raises:
         BatchError: there is none, or the schema is needed to identify it.

@@ -47,7 +47,7 @@ class JobKind:
         detail: the element that names the data source of the job, once the parameters of the job
             contain `datasource`, its id and name. They may also contain the id of a `connection`.
         clean_up: removes the files of the job; called once, however the job ends.
-        notes_first: whether the notes stand first in that element.
+        notes_first: whether the notes come first in that element.
     """
 
     job_type: str

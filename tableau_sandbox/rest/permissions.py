@@ -23,7 +23,7 @@ class _Resource:
     """What permissions can be asked about.
 
     Attributes:
-        path: its path, below which its permissions are.
+        path: its path; its permissions are below this path.
         subject: what its rules are about.
         find: returns the project or the data source of a call.
         capabilities: those that its rules may be about.

@@ -13,9 +13,9 @@ from tableau_sandbox.store.database import Database
 class Files:
     """The files of a sandbox. Their names are generated, never taken from a request.
 
-    `incoming/` has the files of current requests and jobs and is emptied at every start, `uploads/`
-    the blocks of upload sessions, and `content/` the published files. Other users of the machine
-    can read none of them.
+    `incoming/` has the files of current requests and jobs, and is emptied at every start.
+    `uploads/` has the blocks of upload sessions, and `content/` has the published files. Other
+    users of the machine can read none of them.
     """
 
     def __init__(self, data_dir: Path):
