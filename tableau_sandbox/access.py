@@ -123,7 +123,7 @@ class Access:
         return thing if isinstance(thing, Project) else self.projects[thing.project]
 
     def governing(self, rules: RuleSet, project: Project) -> RuleSet:
-        """Return the rules that count in place of `rules` of a project, or of a data source in it.
+        """Return what counts: `rules` of a project or of a data source in it, or rules instead.
 
         If the project, or one around it, locks the permissions of its content, the rules of the
         locking project count.

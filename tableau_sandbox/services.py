@@ -33,7 +33,7 @@ class Services:
     """The services that every handler and every job may use.
 
     `options` must be read when they are needed, because the quirks can change.
-    `in_thread` calls a function that may block, for the code of the event loop.
+    `in_thread` lets code of the event loop call a function that may block.
     `publishing` is held while the content of data sources changes; it must be acquired before the
     lock of the database, never after it.
     """

@@ -33,7 +33,7 @@ from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
 
-# The interval of a refresh's heartbeats, and the silence after which it counts as ended.
+# The interval of heartbeats, and the silence after which a refresh counts as ended.
 BEAT = timedelta(minutes=1)
 SILENCE = timedelta(minutes=10)
 _BEAT_KEY = "heartbeat"
@@ -184,8 +184,8 @@ class StoredJournal:
 
         def beat() -> None:
             while not is_over.wait(BEAT.total_seconds()):
-                # If the store cannot be reached, others may take this refresh for ended: then
-                # the fence stops it.
+                # If the store cannot be reached, others may assume that this refresh has ended:
+                # then the fence stops it.
                 with suppress(StoreError, OSError):
                     self._storage.replace(f"{self._folder}/{_BEAT_KEY}", b"")
 
@@ -274,7 +274,7 @@ class StoredJournal:
                 self._storage.delete(key)
         now = next((entry.modified for entry in entries if entry.key == key), None)
         if now is None and written:
-            # The listing is late, so it says nothing of a heartbeat either.
+            # The listing is late, so it may lack a recent heartbeat, too.
             return False
         now = time.time() if now is None else now
         last = max(

@@ -101,7 +101,7 @@ def check_names(names: Sequence[str], where: str) -> None:
     """Refuse column names that are empty, or that Spark cannot distinguish.
 
     Raises:
-        FilesError: names `where` they are, and the problems.
+        FilesError: the message begins with `where`, and states the problems.
     """
     if problems := name_problems(names):
         raise FilesError(f"{where}: {'; '.join(problems)}")

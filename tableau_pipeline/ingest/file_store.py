@@ -126,8 +126,8 @@ class FileStore:
         """
         if len({file.source.name for file in rows.files}) < len(rows.files):
             raise FilesError(
-                "Two of the files have the same name, which determines the rows that a file "
-                "replaces: rename one of "
+                "Two of the files have the same name, but a file replaces the rows of an earlier "
+                "file with its name: rename one of "
                 f"{', '.join(str(file.source) for file in rows.files)}",
             )
         if not self.file_column:

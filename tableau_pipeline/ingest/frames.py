@@ -44,7 +44,7 @@ def read_files(
 
     Args:
         path: a file, a folder, or a pattern such as "exports/*.csv".
-        columns: their types as Spark's DDL, "id bigint, day date". By default they are inferred
+        columns: names and types as Spark's DDL, "id bigint, day date". By default they are inferred
             from all values, which reads the files twice. Parquet files contain their types.
         format: by default, determined by the file name suffixes.
         reader: options such as {"sep": ";", "decimal": ","}; docs/reference/files.md lists them.

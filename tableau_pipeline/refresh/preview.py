@@ -57,7 +57,7 @@ class Preview:
         is_new: whether the data source would be created.
         columns: the columns that each table would have; None if they are not known.
         metadata: the values of metadata that would be set.
-        saved: the plan, to carry out exactly that later; None if it cannot be saved.
+        saved: the plan, so that exactly it can be carried out later; None if it cannot be saved.
     """
 
     key: str
