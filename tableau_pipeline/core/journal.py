@@ -325,7 +325,7 @@ class History(Frozen):
         floor: the lowest number that a record may still have; earlier ones were removed.
         refresh: the highest number of any refresh.
         claim: the claim that has not ended; None if no refresh runs.
-        failure: why the last refresh was not completed; None if it was, or if nobody recorded it. A
+        failure: why the last refresh was not completed; None if it was, or if this is unknown. A
             refresh that did nothing, because of a hold, leaves the failure before it.
         settled: the number of the newest refresh whose requests `recovered` includes.
         recovered: the state after all requests of the refreshes up to `settled`.
