@@ -197,3 +197,17 @@ def test_a_secret_that_begins_with_another():
     for secret in ("abc", "abcdef", "ab"):
         wire.learn(secret)
     assert wire.hide("abcdef") == "***"
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"", "nothing"),
+        (b"<html>\n\tSign\x00in </html>", "'<html> Sign in </html>'"),
+        (b"x" * 161, repr("x" * 160 + "...")),
+        (b'{"token": "abc"}', """'{"token": ...}'"""),
+    ],
+)
+def test_what_came_instead_of_an_answer(body: bytes, shown: str):
+    """Prevents: an error that shows nothing of the page that answered, or all of it."""
+    assert Wire("https://tableau.example.com").excerpt(body) == shown

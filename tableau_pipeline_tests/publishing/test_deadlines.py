@@ -24,7 +24,7 @@ class Answers(BaseHTTPRequestHandler):
     """Answers by the path of a request."""
 
     def do_GET(self) -> None:
-        if self.path == "/slow":
+        if self.path.endswith("/slow"):
             self.send_response(200)
             self.send_header("Content-Length", "1000")
             self.end_headers()
@@ -46,6 +46,8 @@ class Answers(BaseHTTPRequestHandler):
             self.send_response(200)
             self.end_headers()
             self.wfile.write(XML)
+
+    do_POST = do_PUT = do_GET  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""
@@ -84,6 +86,35 @@ def test_an_answer_has_a_time_as_a_whole():
         with pytest.raises(BadAnswerError, match=r"not done within 0\.5 s"):
             opened.get(f"{url}/slow")
         assert time.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "streams", "seconds"),
+    [
+        ("GET", "slow", False, 0.3),
+        ("POST", "auth/slow", False, 0.3),
+        ("GET", "slow", True, 0.6),
+        ("PUT", "slow", False, 0.6),
+        ("POST", "slow", False, 0.6),
+    ],
+)
+def test_what_only_reads_has_less_time(method: str, path: str, streams: bool, seconds: float):
+    """Prevents: an upload that is given up after the time of a question; or the reverse."""
+    limit = f"not done within {seconds:g} s"
+    with (
+        serving() as url,
+        session(url, read=0.3, write=0.6) as opened,
+        pytest.raises(BadAnswerError, match=limit),
+    ):
+        opened.request(method, f"{url}/{path}", stream=streams)
+
+
+def test_an_answer_through_a_proxy_has_a_time_as_a_whole():
+    """Prevents: a proxy that keeps a request for ever, one byte each tenth of a second."""
+    with serving() as proxy, session("http://tableau.test", read=0.5) as opened:
+        opened.proxies["http"] = proxy
+        with pytest.raises(BadAnswerError, match=r"not done within 0\.5 s"):
+            opened.get("http://tableau.test/slow")
 
 
 def test_a_refused_answer_is_not_read_to_its_end():
