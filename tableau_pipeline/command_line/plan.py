@@ -162,7 +162,9 @@ class _Report:
         """The plan as JSON; `saved` is for files."""
         size, unknown = self._sizes
         shown = [field.name for field in fields(Preview) if field.name != "saved"]
-        datasources = [{name: getattr(each, name) for name in shown} for each in self.previews]
+        datasources = [
+            {name: getattr(preview, name) for name in shown} for preview in self.previews
+        ]
         totals = {"counts": self.counts, "size": size, "sizes_not_known": unknown}
         return {"datasources": datasources, **totals, "left_out": self.left_out}
 

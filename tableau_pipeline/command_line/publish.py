@@ -106,7 +106,7 @@ def publish(
 
 def _report_error(error: RefreshError, data: Mapping[str, Any], output: Output) -> None:
     accepts = accepts_of(error.refusals) if isinstance(error, RefusedError) else []
-    fix = " ".join(f"--accept {each}" for each in accepts)
+    fix = " ".join(f"--accept {accept}" for accept in accepts)
     output.result(
         {**data, "success": False, "accepts": accepts, "reason": str(error)},
         signed("x", str(error)),

@@ -420,4 +420,6 @@ def _checks(
     log = instance.get_records_for_run(run_id, of_type=kind)
     events = [record.event_log_entry.dagster_event for record in log.records]
     results = [event.asset_check_evaluation_data for event in events if event]
-    return [*{each.check_name: each for each in results if each.asset_key == asset}.values()]
+    return [
+        *{result.check_name: result for result in results if result.asset_key == asset}.values()
+    ]

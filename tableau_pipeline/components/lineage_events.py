@@ -86,7 +86,10 @@ class EndedRefresh:
 
     def _event(self, state: RunState, time: float, run: Run) -> RunEvent:
         output = [OutputDataset(_TABLEAU, self.name)] if self.name else []
-        inputs = {each: InputDataset(each.namespace, each.name) for each in self.inputs.values()}
+        inputs = {
+            dataset: InputDataset(dataset.namespace, dataset.name)
+            for dataset in self.inputs.values()
+        }
         return RunEvent(
             eventType=state,
             eventTime=datetime.fromtimestamp(time, UTC).isoformat(),

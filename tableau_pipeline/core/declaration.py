@@ -383,7 +383,10 @@ class Declaration(Properties):
         if all(table.contract for table in self.tables):
             try:
                 self.declared_values(
-                    {each.name: [column.name for column in each.contract] for each in self.tables}
+                    {
+                        table.name: [column.name for column in table.contract]
+                        for table in self.tables
+                    }
                 )
             except FieldError as error:
                 raise mistake(error.at, str(error)) from None

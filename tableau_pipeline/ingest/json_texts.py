@@ -49,7 +49,7 @@ def _json(value: Any, type_: pa.DataType) -> str:
 
 def _parts(value: Any, type_: pa.DataType) -> Iterator[str]:
     if isinstance(type_, pa.StructType):
-        items = (f"{_text(each.name)}:{_json(value[each.name], each.type)}" for each in type_)
+        items = (f"{_text(field.name)}:{_json(value[field.name], field.type)}" for field in type_)
         yield f"{{{','.join(items)}}}"
     elif isinstance(type_, pa.MapType):
         pairs = (

@@ -85,7 +85,7 @@ class FilePublication:
         Raises:
             RefusedError: a path matches no file, or the format is not known.
         """
-        found = dict.fromkeys(path for each in self.paths for path in matching_files(each))
+        found = dict.fromkeys(path for pattern in self.paths for path in matching_files(pattern))
         paths = tuple(found)
         return Files(paths, self.format or format_of(paths), self.reader, self.columns)
 

@@ -143,7 +143,7 @@ def _text_rows(files: Files, targets: Sequence[Path]) -> tuple[Columns, BadRows 
                 f"hold {column.type}: declare it as string",
             )
     # A snapshot has no lengths of texts and no collations: its columns are plain texts.
-    kinds = ["string" if is_text(each.type) else each.type for each in columns.columns]
+    kinds = ["string" if is_text(column.type) else column.type for column in columns.columns]
     stored = replace(columns, columns=tuple(map(Column, columns.names, kinds)))
     metadata = {SPARK_SCHEMA: spark_schema(stored).encode()}
     bad, seen = BadRows(files, columns), set[str]()
@@ -171,7 +171,7 @@ def _write_rows(
 ) -> None:
     """Write the good rows of a file to `target`; count the bad rows in `bad`."""
     columns = bad.columns.columns
-    schema = pa.schema([pa.field(each.name, arrow_type(each.type)) for each in columns])
+    schema = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
     def values(texts: pa.Array, column: Column) -> tuple[pa.Array, pa.Array]:
         if bad.files.format == "csv":

@@ -141,7 +141,9 @@ def _open_table(path: str, *, number: int | None = None) -> DeltaTable | None:
 
 def _check_features(table: DeltaTable, path: str) -> None:
     """Refuse a table that has features which prevent us from reading it exactly."""
-    features = {each.removesuffix("-preview") for each in table.protocol().reader_features or ()}
+    features = {
+        feature.removesuffix("-preview") for feature in table.protocol().reader_features or ()
+    }
     if unknown := features - _READABLE_FEATURES:
         raise LakeError(
             f"{_title(path)} has the table feature {', '.join(sorted(unknown))}, which is not read "

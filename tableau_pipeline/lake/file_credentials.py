@@ -105,7 +105,7 @@ def _of_account(properties: Properties, name: str, url: str) -> str | None:
     """Return a property whose name may end in the host or the name of an account of Azure."""
     host = _account_host(url)
     names = (f"{name}.{host}", f"{name}.{host.partition('.')[0]}", name)
-    return next((properties[each] for each in names if properties.get(each)), None)
+    return next((properties[key] for key in names if properties.get(key)), None)
 
 
 def _account_host(url: str) -> str:

@@ -57,7 +57,7 @@ class Deletes:
         vector = self.vectors.get(path)
         # A vector also has the positions in all files that it replaces. If pyiceberg does not know
         # which data file a vector is for, the task also lists vectors of other data files.
-        files = [each for each in task.delete_files if each.file_format != FileFormat.PUFFIN]
+        files = [file for file in task.delete_files if file.file_format != FileFormat.PUFFIN]
         deletes = [vector] if vector else files
         try:
             if vector:
@@ -116,8 +116,8 @@ def deletes_of(
     Raises:
         RefusedError: rows are deleted by their values.
     """
-    of_data = [each for each in manifests if each.content == ManifestContent.DATA]
-    oldest = min((each.min_sequence_number or 0 for each in of_data), default=0)
+    of_data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
+    oldest = min((manifest.min_sequence_number or 0 for manifest in of_data), default=0)
     vectors: dict[str, IcebergFile] = {}
     for manifest in manifests:
         if manifest.content != ManifestContent.DELETES:

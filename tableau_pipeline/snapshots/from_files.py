@@ -92,7 +92,7 @@ def check_columns(columns: Sequence[Column], asset_key: str) -> None:
     Raises:
         RefusedError: names the model, the columns and the remedies.
     """
-    reserved = reserved_names(each.name for each in columns)
+    reserved = reserved_names(column.name for column in columns)
     problems = [
         f"the column name {each.name!r} is reserved: rename it"
         for each in columns

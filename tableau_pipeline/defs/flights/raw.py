@@ -38,7 +38,7 @@ def read(spark: SparkSession, table: str, columns: str = "") -> DataFrame:
     They are read here and sent to Spark, whose executors may not have the package.
     """
     schema, file = columns or SCHEMAS[table], csv_file(table)
-    names = [each.split()[0] for each in schema.split(", ")]
+    names = [column.split()[0] for column in schema.split(", ")]
     null = {"null_values": ["NA"], "strings_can_be_null": True}
     options = csv.ConvertOptions(include_columns=names, **null)
     with ZipFile(file).open(file.stem) if file.suffix == ".zip" else file.open("rb") as content:
