@@ -157,12 +157,12 @@ class Requests:
         self.rows_left[target.luid], self.rows_expected[target.luid] = after.rows, request.expected
 
     def _note_brought(self, created: State) -> None:
-        """Note the edits of users that a merging publish brought, if a user removed the old one."""
+        """Note the edits of users that a merging publish brought, if a user removed the old one.
+
+        The old one is ours, or one that the refresh takes over.
+        """
         assert created.datasource
-        ours = (
-            (item, set_) for (luid, item), set_ in self.set_by_users.items() if luid == self.luid
-        )
-        edits = {item: value for item, (value, _) in ours}
+        edits = {item: value for (_, item), (value, _) in self.set_by_users.items()}
         kept = {item: value for item, value in created.metadata.items() if edits.get(item) == value}
         self.note_set_by_users(created.datasource.luid, kept)
 
