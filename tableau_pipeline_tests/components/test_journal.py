@@ -289,7 +289,7 @@ def test_a_claim_of_a_process_that_is_gone_is_void(
     claim_of(location, started, **here, pid=2**22 + 1)
     assert location.refresh("busy", claim=0).success
     claim_of(location, started, **here, pid=mine.owner.pid)
-    assert "by terminating it" in failure(location.refresh("busy", claim=0))
+    assert "terminate a run in Dagster" in failure(location.refresh("busy", claim=0))
 
 
 @pytest.mark.slow

@@ -432,7 +432,7 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
     report = changes(pipeline, 9)
     assert report.decision == "publish (replace)"
     (warning,) = report.warnings
-    assert "Only its owner may update a data source" in warning
+    assert "Only the owner of a data source may update it" in warning
     assert "declare `owner`" in warning
     caplog.set_level(logging.INFO, "tableau_sandbox.requests")
     report = changes(pipeline, 10)
