@@ -34,7 +34,7 @@ class Deployment:
     """
 
     def __init__(self, folder: Path, postgresql: PostgreSQL, settings: Mapping[str, str]) -> None:
-        self.home, self.store = folder / "dagster_home", folder / "s3"
+        self.home, self.store = folder / "dagster_home", folder / "s3" / "buckets"
         self.postgresql = postgresql
         self.server = Server(settings["TABLEAU_SERVER_URL"])
         self._folder, self._project = folder, folder / "project"
