@@ -120,7 +120,7 @@ def test_a_copy_is_refused(root: Path, tmp_path: Path):
 
 
 def test_a_copy_that_was_moved_goes_on(root: Path, tmp_path: Path):
-    """Prevents: a deployment that has to begin anew after its host was replaced."""
+    """Prevents: a deployment that has to begin again after its host was replaced."""
     newest = refreshes(journal_in(LocalStorage(root)), 1)
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)

@@ -184,7 +184,7 @@ class DeltaWriter:
         return found
 
     def describe(self, names: Mapping[str, str]) -> None:
-        """Describe the table anew, with other names of columns."""
+        """Describe the table again, with other names of columns."""
         fields = [
             {
                 "name": names.get(name, name),

@@ -159,10 +159,15 @@ class Requests:
     def _note_brought(self, created: State) -> None:
         """Note the edits of users that a merging publish brought, if a user removed the old one.
 
-        The old one is ours, or one that the refresh takes over.
+        The old one is ours, or one of that name that the refresh takes over and a user has moved.
         """
         assert created.datasource
-        edits = {item: value for (_, item), (value, _) in self.set_by_users.items()}
+        name = created.datasource.name
+        old = {self.luid, *(d.luid for d in self.tableau.datasources() if d.name == name)}
+        old -= self.history.luids_elsewhere
+        edits = {
+            item: value for (luid, item), (value, _) in self.set_by_users.items() if luid in old
+        }
         kept = {item: value for item, value in created.metadata.items() if edits.get(item) == value}
         self.note_set_by_users(created.datasource.luid, kept)
 
