@@ -13,7 +13,7 @@ import pytest
 
 from tableau_pipeline_tests.refresh.stateful import mutations
 from tableau_pipeline_tests.refresh.stateful.checks.require import CheckFailed
-from tableau_pipeline_tests.refresh.stateful.fresh import commit, fresh_seeds, with_entry
+from tableau_pipeline_tests.refresh.stateful.fresh import LEDGER, commit, fresh_seeds, with_entry
 from tableau_pipeline_tests.refresh.stateful.mutations import MUTATIONS, first_failure, seeds_of
 from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 
@@ -113,6 +113,9 @@ def test_the_ledger_adds_up():
     ledger = with_entry(ledger, "| b2 | 8 | 0.0 |  |", {"status: move, update": 2})
     assert "| a1 | 1,000 | 0.1 | 7 |\n| b2 | 8 | 0.0 |  |\n" in ledger
     assert "* Status: move, update 1,001.\n" in ledger
+    kept = LEDGER.read_text("utf-8")
+    totals = kept[kept.index("* Event") : kept.index("* Never met")]
+    assert totals in with_entry(kept, "| c3 | 0 | 0.0 |  |", {})
 
 
 @pytest.mark.skipif(SEED is None, reason="STATEFUL_SEED asks for none")
