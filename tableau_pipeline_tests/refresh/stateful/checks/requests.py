@@ -9,6 +9,7 @@ from datetime import datetime
 from random import Random
 from typing import Any
 
+from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.refresh.stateful.checks import expected, metadata, sending
 from tableau_pipeline_tests.refresh.stateful.checks.visibility import (
     State,
@@ -152,6 +153,10 @@ class Requests:
         self.luid, request.took_effect = target.luid, True
         sending.check_effect(self.history, request, before=self._before, after=after)
         metadata.check_edits(self.history, request, self._before, after, job)
+        if Accept.TAKEOVER in request.refresh.options.accept:
+            # To the deployment that had it before, a user has removed what this publish drops. The
+            # refresh may fail before it sets its own.
+            self.note_origin_unknown(target.luid, self._before.metadata.keys() - after.metadata)
         if after.rows == request.expected:
             self.user_changes = []
         self.rows_left[target.luid], self.rows_expected[target.luid] = after.rows, request.expected
