@@ -13,7 +13,7 @@ import requests
 
 from tableau_pipeline.publishing import deadlines
 from tableau_pipeline.publishing.errors import BadAnswerError
-from tableau_pipeline.publishing.http import Wire, rest_session
+from tableau_pipeline.publishing.http import Wire, WireAdapter, rest_session
 from tableau_pipeline.publishing.retries import RetryTimes
 
 LOG = logging.getLogger(__name__)
@@ -107,6 +107,16 @@ def test_what_only_reads_has_less_time(method: str, path: str, streams: bool, se
         pytest.raises(BadAnswerError, match=limit),
     ):
         opened.request(method, f"{url}/{path}", stream=streams)
+
+
+def test_a_query_that_is_posted_has_less_time():
+    """Prevents: a count of rows that waits as long as an upload may take."""
+    with serving() as url, session(url, read=0.3, write=0.6) as opened:
+        rest = opened.get_adapter(url)
+        query = WireAdapter(rest.wire, retry=rest.max_retries, is_rest=False)
+        opened.mount(url, query)
+        with pytest.raises(BadAnswerError, match=r"not done within 0\.3 s"):
+            opened.post(f"{url}/slow")
 
 
 def test_an_answer_through_a_proxy_has_a_time_as_a_whole():
