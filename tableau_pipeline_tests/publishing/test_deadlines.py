@@ -31,6 +31,8 @@ class Answers(BaseHTTPRequestHandler):
             for _ in range(20):
                 self.wfile.write(b"x")
                 time.sleep(0.1)
+        elif self.path.endswith("/never"):
+            time.sleep(1)
         elif self.path == "/busy" and self.server.asked.append(self.path) is None:  # ty: ignore
             is_first = len(self.server.asked) == 1  # ty: ignore
             self.send_response(503 if is_first else 200)
@@ -107,6 +109,17 @@ def test_what_only_reads_has_less_time(method: str, path: str, streams: bool, se
         pytest.raises(BadAnswerError, match=limit),
     ):
         opened.request(method, f"{url}/{path}", stream=streams)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_server_that_never_answers(method: str):
+    """Prevents: a message of urllib3 about pools and retries for a server that takes too long."""
+    with (
+        serving() as url,
+        session(url, read=0.1, write=0.1) as opened,
+        pytest.raises(BadAnswerError, match=r"not done within 0\.1 s"),
+    ):
+        opened.request(method, f"{url}/never")
 
 
 def test_a_query_that_is_posted_has_less_time():
