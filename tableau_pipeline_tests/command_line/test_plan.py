@@ -21,7 +21,6 @@ from tableau_pipeline_tests.command_line.conftest import (
     TRANSCRIPTS,
     World,
     asked,
-    documented,
     files,
     masked,
 )
@@ -104,7 +103,8 @@ def test_base(review: World, caplog: pytest.LogCaptureFixture):
         told = review.run("plan", "--base", "main")
         offline = review.run("plan", "--base", "main", "--offline")
     assert masked(told.text) == masked(_WHOLE.blocks("console")[0].partition("\n")[2])
-    excerpt = "\n".join(documented("tableau-pipeline plan --base main", PAGE))
+    # Not `documented`, which prefers the transcript beside the tests.
+    excerpt = "\n".join(masked(page(PAGE).whole.blocks("console")[0].partition("\n")[2]))
     pattern = re.escape(excerpt).replace(re.escape("..."), ".*")
     assert re.fullmatch(pattern, "\n".join(masked(told.text)), re.DOTALL)
     assert told.code == offline.code == 1
