@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -68,13 +69,22 @@ def run(args: Sequence[str] | None = None) -> int:
         code = tableau_pipeline.main(arguments, "tableau-pipeline", standalone_mode=False)
     except click.UsageError as error:
         error.show()
-        return WRONG_USAGE
+        return _stopped(output, error.format_message(), WRONG_USAGE)
     except click.exceptions.Abort:
-        return 130
+        return _stopped(output, "The command was interrupted, or its question not confirmed", 130)
     except RefreshError as error:
         logging.getLogger(__name__).debug("", exc_info=error)
         output.problem(str(error))
-        if output.as_json:
-            output.result({"error": str(error)})
-        return _FAILED.get(command, 1)
+        return _stopped(output, str(error), _FAILED.get(command, 1))
+    except Exception as error:  # noqa: BLE001 - the exit code 1 of Python may mean something else
+        # A mistake in the code of the project, or one of ours: where it is matters.
+        output.problem("".join(traceback.format_exception(error)).rstrip())
+        return _stopped(output, f"{type(error).__name__}: {error}", _FAILED.get(command, 1))
     return code or 0
+
+
+def _stopped(output: Output, problem: str, code: int) -> int:
+    """Write the problem that stopped a command for programs; return the exit code."""
+    if output.as_json:
+        output.result({"error": problem})
+    return code

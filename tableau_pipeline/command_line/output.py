@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from io import TextIOWrapper
-from typing import Any
+from typing import IO, Any
 
 import click
 from pydantic import BaseModel
@@ -34,12 +34,12 @@ _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "gre
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Write no more, and go on: the exit code still reports the result."""
-        _end_output()
+        _end_output(self.file)
 
 
-def _end_output() -> None:
+def _end_output(stream: IO[str]) -> None:
     """Drop all further output, because the reader has closed the pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Output:
@@ -54,20 +54,24 @@ class Output:
             # A character that the terminal cannot show must not end the command.
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
-        width = max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else _WIDE
+        # The caller may have closed the standard output, or the standard error.
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        width = max(shutil.get_terminal_size().columns, _NARROW) if is_terminal else _WIDE
         self._console = _Console(width=width, highlight=False, emoji=False, markup=False)
-        self._errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
+        self._errors = _Console(stderr=True, highlight=False, emoji=False, markup=False)
 
     def result(self, data: Mapping[str, Any], *shown: RenderableType | None) -> None:
         """Write the result of a command: `data` as JSON, or `shown` as rich text."""
         if self.as_json:
+            if sys.stdout is None:
+                return
             is_plain = "utf" not in str(getattr(sys.stdout, "encoding", None) or "utf-8").lower()
             text = json.dumps(data, default=_json_value, ensure_ascii=is_plain, indent=2)
             try:
                 sys.stdout.write(f"{text}\n")
                 sys.stdout.flush()
             except BrokenPipeError:
-                _end_output()
+                _end_output(sys.stdout)
             return
         for renderable in shown:
             if renderable is not None:

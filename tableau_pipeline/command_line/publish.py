@@ -2,7 +2,8 @@
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,7 +11,7 @@ import click
 from rich.text import Text
 
 from tableau_pipeline.command_line.output import LogLines, Output, accept_option, reports, signed
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import RefreshError, RefusedError, SettingError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import BadRows
 from tableau_pipeline.ingest.options import Format
@@ -83,7 +84,7 @@ def publish(
             paths=tuple(paths), key=tuple(key), reader=_reader(reader), **given
         )
         data["key"] = publication.declaration().key
-        with output.bar() as tell:
+        with _in_data_folder(), output.bar() as tell:
             log = LogLines(output, lambda record: not hasattr(record, "closes"), tell)
             published = publish_files(
                 publication,
@@ -102,6 +103,21 @@ def publish(
     data |= {"bad_rows": bad.total if bad else 0, "bytes_sent": getattr(done, "sent", 0)}
     output.result(data, signed("=", done.summary), _left_out(bad))
     return 0
+
+
+@contextmanager
+def _in_data_folder() -> Generator[None]:
+    """Raise a SettingError if the data folder cannot be used, such as in a read-only home."""
+    try:
+        yield
+    except OSError as error:
+        folder = shared_place("")
+        if isinstance(folder, Path) and Path(str(error.filename)).is_relative_to(folder):
+            raise SettingError(
+                f"The data folder {folder} cannot be used ({error.strerror}): set "
+                "PIPELINE_DATA_DIR to a folder that this user may write, and that stays"
+            ) from error
+        raise
 
 
 def _report_error(error: RefreshError, data: Mapping[str, Any], output: Output) -> None:
@@ -161,11 +177,19 @@ def _use_data_folder() -> str:
 
 
 def _project_root() -> Path | None:
-    """Return the root of the Dagster project with the current folder; None outside a project."""
+    """Return the root of the Dagster project with the current folder; None outside a project.
+
+    Raises:
+        SettingError: a pyproject.toml is damaged.
+    """
     for folder in (Path.cwd(), *Path.cwd().parents):
         file = folder / "pyproject.toml"
         if file.is_file():
-            tools = tomllib.loads(file.read_text("utf-8")).get("tool", {})
+            try:
+                tools = tomllib.loads(file.read_text("utf-8")).get("tool", {})
+            except ValueError as error:
+                # It decides which data folder is used.
+                raise SettingError(f"{file} cannot be read: {error}") from error
             if "project" in tools.get("dg", {}):
                 return folder
     return None

@@ -42,13 +42,28 @@ def data_dir() -> Path:
 
 
 def user_data_dir() -> Path:
-    """Return the folder in which programs keep this user's data, on this platform."""
+    """Return the folder in which programs keep this user's data, on this platform.
+
+    Raises:
+        SettingError: this user has no home folder.
+    """
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / _PACKAGE
+        return _home() / "Library" / "Application Support" / _PACKAGE
     given = os.environ.get("XDG_DATA_HOME", "")
     # By the standard, a relative path is to be ignored.
-    parent = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "share"
+    parent = Path(given) if Path(given).is_absolute() else _home() / ".local" / "share"
     return parent / _PACKAGE
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        # The user of a container may have no entry in the list of users.
+        raise SettingError(
+            f"HOME is not set, and this user has no home folder: set {_VARIABLE} to a folder that "
+            "stays, or to a bucket, such as s3://bucket/folder"
+        ) from error
 
 
 def in_checkout() -> bool:

@@ -292,6 +292,7 @@ def test_wrong_usage(morning: World, args: tuple[str, ...]):
     assert told.code == 64
     if args[-1] == "fligths":
         assert 'No data source is called "fligths": did you mean "flights"?' in told.errors
+    assert morning.run(*args, "--json").data["error"] in told.errors
 
 
 @pytest.mark.slow
@@ -389,6 +390,22 @@ def test_mistakes_in_code(morning: World, caplog: pytest.LogCaptureFixture):
         file.write_text(text, "utf-8")
     assert "ZeroDivisionError: division by zero. This is a mistake in code:" in told.text
     assert "definitions.py" in caplog.text
+
+
+@pytest.mark.parametrize("command", ["status", "diff arrivals", "plan", "refresh arrivals"])
+def test_mistakes_in_code_of_any_command(morning: World, command: str):
+    """Prevents: a typing error in a model that looks like a data source which needs attention, or
+    like rows that differ; output that a program cannot read."""
+    file = morning.root / morning.name / "definitions.py"
+    text = file.read_text("utf-8")
+    file.write_text("def broken(:\n", "utf-8")
+    try:
+        told = morning.run(*command.split(), "--json")
+    finally:
+        file.write_text(text, "utf-8")
+    assert told.code == (2 if command.split()[0] in ("status", "diff") else 1)
+    assert told.data["error"].startswith("SyntaxError: ")
+    assert "definitions.py" in told.errors
 
 
 @pytest.mark.slow

@@ -109,6 +109,29 @@ def test_what_is_refused(publish: Publish, sandbox: Sandbox, elsewhere: Path, na
     assert publish("a.csv").code == 64
 
 
+def test_no_place_for_records(
+    publish: Publish, elsewhere: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a traceback where the user has no home, a home that is read-only, or a damaged
+    project file; output that a program cannot read."""
+    (elsewhere / "a.csv").write_text("id\n1\n", "utf-8")
+    monkeypatch.setenv("HOME", "/dev/null")
+    read_only = publish("a.csv", "--name", name, "--json")
+    assert (read_only.code, read_only.data["success"], read_only.errors) == (1, False, "")
+    assert "set PIPELINE_DATA_DIR to a folder" in read_only.data["reason"]
+    with monkeypatch.context() as patch:
+        patch.delenv("HOME")
+        patch.setattr("pwd.getpwuid", {}.__getitem__)
+        homeless = publish("a.csv", "--name", name, "--json")
+    assert homeless.code == 1
+    assert "set PIPELINE_DATA_DIR to a folder" in homeless.data["error"]
+    (elsewhere / "pyproject.toml").write_text("[[[", "utf-8")
+    damaged = publish("a.csv", "--name", name, "--json")
+    assert damaged.code == 1
+    assert "pyproject.toml cannot be read" in damaged.data["error"]
+    assert "Traceback" not in damaged.errors
+
+
 def test_what_is_only_tried(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
     """Prevents: a rehearsal that publishes."""
     (elsewhere / "a.csv").write_text("id,v\n1,a\n", "utf-8")
@@ -146,6 +169,22 @@ def test_without_dagster_and_spark(elsewhere: Path, name: str):
     exit_code, *modules = json.loads(done.stderr.splitlines()[-1])
     assert exit_code == 0, done.stdout
     assert not {"dagster", "pyspark"} & {*modules}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["errors", "output"])
+def test_a_publish_that_nobody_reads(
+    publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str, closed: str
+):
+    """Prevents: a publish that stops halfway because of `2>&1 | head`, or never begins, because a
+    job of cron has closed its output."""
+    (elsewhere / "a.csv").write_text("id\n1\n", "utf-8")
+    command = [str(Path(sys.executable).with_name("tableau-pipeline")), "publish", "a.csv"]
+    options = "2>&1 >/dev/null | true" if closed == "errors" else ">&-"
+    script = f"set -o pipefail; {shlex.join([*command, '--name', name])} {options}"
+    done = subprocess.run(["bash", "-c", script], stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 0, done.stderr
+    assert rows_on(sandbox, name).num_rows == 1
 
 
 @pytest.mark.slow
