@@ -29,6 +29,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
 )
+from dagster._core.storage.tags import REPOSITORY_LABEL_TAG as REPOSITORY_TAG
 from dagster._core.storage.tags import USER_TAG
 from dagster._utils.error import SerializableErrorInfo
 from dagster._utils.pydantic_yaml import enrich_validation_errors_with_source_position
@@ -55,6 +56,7 @@ from dagster_shared.yaml_utils import parse_yamls_with_source_position
 __all__ = [
     "ASSET_JOB",
     "IS_VALIDATION",
+    "REPOSITORY_TAG",
     "USER_TAG",
     "AssetCheckExecutionRecord",
     "AssetCheckExecutionRecordStatus",

@@ -331,6 +331,10 @@ def test_who_launched_a_run():
     assert internals.USER_TAG == "user"
 
 
+def test_which_location_has_launched_a_run():
+    assert internals.REPOSITORY_TAG == ".dagster/repository"
+
+
 def test_sessions_of_spark():
     assert SparkResource._init_session is not LazyPySparkResource._init_session
     session = object()

@@ -22,11 +22,17 @@ from tableauhyperapi import CreateMode
 from tableau_pipeline.command_line.output import Output, columns, reports
 from tableau_pipeline.command_line.project import CodeLocation, open_project, prepare
 from tableau_pipeline.command_line.trial import run_trial
-from tableau_pipeline.components.journal import FORMER_RECORDS, has_former_records, journal_place
+from tableau_pipeline.components.journal import (
+    FORMER_RECORDS,
+    has_former_records,
+    journal_place,
+    newest_records,
+)
 from tableau_pipeline.components.status import statuses
 from tableau_pipeline.core.declaration import in_environment
 from tableau_pipeline.core.site_record import SiteFacts
 from tableau_pipeline.dagster_internals import name_of_storage
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.objects.local_files import temporary_folder
 from tableau_pipeline.publishing import access_checks
 from tableau_pipeline.publishing.access_checks import (
@@ -161,6 +167,9 @@ def _journal(project: CodeLocation) -> Iterator[AccessCheck]:
         yield AccessCheck("!", "journal", f"{text}. {FORMER_RECORDS}")
     else:
         yield AccessCheck("ok", "journal", text)
+    for error in newest_records(project.instance, project.datasources).values():
+        if isinstance(error, RefusedError):
+            yield AccessCheck("x", "journal", str(error))
 
 
 def _disk() -> Iterator[AccessCheck]:

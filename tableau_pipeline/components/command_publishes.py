@@ -4,7 +4,7 @@ The command does not report to Dagster: it may run where Dagster is not installe
 Dagster would take seconds. But its journal is in the data folder, where the sensor finds it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
@@ -18,6 +18,9 @@ from tableau_pipeline.components.published_files import (
 from tableau_pipeline.components.reporting import published_by_command
 from tableau_pipeline.components.status import certain_checkpoint, past_refresh
 from tableau_pipeline.core.checkpoint import Checkpoint
+from tableau_pipeline.core.journal import StoredRecord
+from tableau_pipeline.errors import RefusedError
+from tableau_pipeline.outcome import Code
 
 
 def publishes_sensor() -> dg.SensorDefinition:
@@ -30,24 +33,34 @@ def publishes_sensor() -> dg.SensorDefinition:
         description="Shows in Dagster what the command tableau-pipeline publish has published.",
     )
     def show(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        names = []
-        for key, checkpoint in _unreported(context.instance):
+        recorded, problems = records_of_files(context.instance)
+        names, unread = [], [*problems.values()]
+        for key, checkpoint in _unreported(context.instance, recorded):
             declaration = recorded_declaration(key, checkpoint)
-            decision = _decision(context.instance, key, checkpoint)
+            try:
+                decision = _decision(context.instance, key, checkpoint)
+            except RefusedError as error:
+                unread.append(str(error))
+                continue
             event = published_by_command(declaration, checkpoint, decision)
             context.instance.report_runless_asset_event(event)
             names.append(declaration.name)
-        return dg.SkipReason(f"Shown: {', '.join(names)}" if names else "Nothing new to show")
+        shown = f"Shown: {', '.join(names)}" if names else "Nothing new to show"
+        # A tick that fails is seen. By now, all others are shown.
+        if unread:
+            raise RefusedError("\n".join([*unread, shown]), code=Code.RECORD)
+        return dg.SkipReason(shown)
 
     return show
 
 
-def _unreported(instance: dg.DagsterInstance) -> Iterator[tuple[str, Checkpoint]]:
+def _unreported(
+    instance: dg.DagsterInstance, recorded: Mapping[str, StoredRecord]
+) -> Iterator[tuple[str, Checkpoint]]:
     """Yield the key and the last publish of each data source if Dagster does not show this publish.
 
     A later publish that was refused does not hide it.
     """
-    recorded = records_of_files(instance)
     assets = {key: dg.AssetKey.from_user_string(key) for key in recorded}
     records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
     entries = {entry.asset_key: entry for entry in records}

@@ -15,6 +15,7 @@ from tableau_pipeline.core.journal import History, Owner, StoredRecord
 from tableau_pipeline.core.journal_store import StoredJournal, owner_here
 from tableau_pipeline.core.snapshot import Snapshots
 from tableau_pipeline.dagster_internals import step_key
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.refresh.setup import Setup
 from tableau_pipeline.resources import (
     HyperResource,
@@ -63,33 +64,43 @@ def journal_of(
     )
 
 
-def histories(instance: dg.DagsterInstance, keys: Collection[str]) -> Mapping[str, History]:
+def histories(
+    instance: dg.DagsterInstance, keys: Collection[str]
+) -> Mapping[str, History | RefusedError]:
     """Return the history of each published asset in this environment, by its key.
 
     Errors are as in `newest_records`.
     """
+    found = newest_records(instance, keys)
     return {
-        key: newest.history if newest else History()
-        for key, newest in newest_records(instance, keys).items()
+        key: newest.history if isinstance(newest, StoredRecord) else newest or History()
+        for key, newest in found.items()
     }
 
 
 def newest_records(
     instance: dg.DagsterInstance, keys: Collection[str]
-) -> Mapping[str, StoredRecord | None]:
+) -> Mapping[str, StoredRecord | RefusedError | None]:
     """Return the newest record of each published asset in this environment, by its key.
 
+    A record that is missing or that another release wrote hides no other: instead of it, the error
+    is returned.
+
     Raises:
-        RefusedError: a record is missing, or another release wrote it.
+        RefusedError: it is not known whose records these are.
     """
     place = journal_place()
     # Read the deployment once, for all journals.
     place.deployment()
+
+    def newest(key: str) -> StoredRecord | RefusedError | None:
+        try:
+            return journal_of(instance, key, place=place).newest_record()
+        except RefusedError as error:
+            return error
+
     with ThreadPoolExecutor(_THREADS) as executor:
-        found = executor.map(
-            lambda key: journal_of(instance, key, place=place).newest_record(), keys
-        )
-        return dict(zip(keys, found, strict=True))
+        return dict(zip(keys, executor.map(newest, keys), strict=True))
 
 
 def _owner(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Owner:

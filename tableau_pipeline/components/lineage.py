@@ -281,10 +281,13 @@ class _News:
                     self.cursor.ids[name.removeprefix(_ID_TAG)] = id_
         sources: list[Declaration] = [*datasources]
         try:
-            sources += (file.declaration for file in published_files(self.instance).values())
+            files = published_files(self.instance).values()
         except RefusedError as error:
-            # One record that cannot be read must not keep all other refreshes back.
+            # Records that cannot be read must not keep all other refreshes back.
             self.unreadable = str(error)
+        else:
+            sources += (file.declaration for file in files if not file.problem)
+            self.unreadable = "; ".join(file.problem for file in files if file.problem)
         assets = {dg.AssetKey.from_user_string(source.key): source for source in sources}
         for record in self.instance.get_asset_records([*assets]):
             entry = record.asset_entry

@@ -12,6 +12,7 @@ import dagster as dg
 from pydantic import Field, field_validator
 
 from tableau_pipeline.components.audit import AUDIT
+from tableau_pipeline.components.location import newest_run_here
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.status import failure_of, statuses, statuses_of_files
 from tableau_pipeline.errors import RefusedError
@@ -102,7 +103,7 @@ def notification_sensor(
         description="Reports data sources that need a person, once for each incident.",
     )
     def notifications(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        current = [*incidents(context.instance, datasources), *_audit_incidents(context.instance)]
+        current = [*incidents(context.instance, datasources), *_audit_incidents(context)]
         sent: dict[str, dict[str, str]] = json.loads(context.cursor or "{}")
         after, count = {}, 0
         for number, url in enumerate(notify.urls, 1):
@@ -115,7 +116,14 @@ def notification_sensor(
                 if incident.status in notify.on and before.get(incident.subject) != incident.id
             ]
             after[url_id] = before
-            if not unsent or _send(url, unsent):
+            try:
+                is_sent = not unsent or _send(url, unsent)
+            except Exception as error:  # noqa: BLE001 - services raise any error
+                # Leave out the message of the error, which may quote a secret. If the tick failed,
+                # the other URLs would get their messages again each minute.
+                context.log.error("URL %d of notify: %s", number, type(error).__name__)
+                is_sent = False
+            if is_sent:
                 # Keep the reports about data sources that are being refreshed: those incidents
                 # are not over.
                 reported = (
@@ -141,7 +149,7 @@ def incidents(
     try:
         found += statuses_of_files(instance).values()
     except RefusedError as error:
-        # A record that cannot be read must not stop the messages about all other data sources.
+        # Records that cannot be read must not stop the messages about all other data sources.
         text = f"The status of what was published from files is unknown: {error}"
         yield Incident(_FILES, Status.FAILED, text, text)
     else:
@@ -156,17 +164,22 @@ def incidents(
             ids = {Status.LATE: "late", Status.HELD: "held"}
             id_ = ids.get(status.state, "stopped")
             yield Incident(status.key, status.state, id_, text, status.run_id)
+        elif status.state is Status.UNKNOWN:
+            text = f'The status of "{status.name}" is unknown: {status.why}'
+            yield Incident(status.key, Status.FAILED, "unreadable", text)
         elif status.state is not Status.RUNNING:
             yield Incident(status.key)
 
 
-def _audit_incidents(instance: dg.DagsterInstance) -> Iterator[Incident]:
+def _audit_incidents(context: dg.SensorEvaluationContext) -> Iterator[Incident]:
     """Yield the incident of the last audit, or its absence."""
-    ended = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
-    for run in instance.get_runs(dg.RunsFilter(job_name=AUDIT, statuses=ended), limit=1):
+    ended = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE
+    if record := newest_run_here(context, AUDIT, ended):
+        run = record.dagster_run
         if run.status is dg.DagsterRunStatus.FAILURE:
-            text = failure_of(instance, run.run_id, f"{AUDIT}_datasources").text
-            yield Incident(_JOB, Status.DRIFTED, run.run_id, f"The audit: {text}", run.run_id)
+            failure = failure_of(context.instance, run.run_id, f"{AUDIT}_datasources")
+            text = f"The audit: {failure.text or 'its run has ended without a result'}"
+            yield Incident(_JOB, Status.DRIFTED, run.run_id, text, run.run_id)
         else:
             yield Incident(_JOB)
 

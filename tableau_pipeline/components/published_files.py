@@ -15,6 +15,7 @@ from tableau_pipeline.core.checkpoint import Checkpoint
 from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.journal import ClaimRelease, History, StoredRecord
 from tableau_pipeline.core.policies import Diff, ReplaceAll
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline.resources import tableau_project_root
 
@@ -30,12 +31,14 @@ class PublishedFile:
         history: what the records of its journal amount to.
         run: the newest run that published it or failed to; None if only the command `publish` did.
         by_command: whether that command was the last to publish it or to fail.
+        problem: why its records cannot be read; "" if they can.
     """
 
     declaration: Declaration
     history: History
     run: dg.RunRecord | None = None
     by_command: bool = True
+    problem: str = ""
 
 
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]:
@@ -44,10 +47,9 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
     They include those that runs failed to publish. They exclude those that only the command
     `publish` tried to publish, and never did: these have no readers yet, and no recorded name.
 
-    Raises:
-        RefusedError: another release wrote a record that this one does not understand.
+    Errors are as in `newest_records`.
     """
-    recorded = records_of_files(instance)
+    recorded, problems = records_of_files(instance)
     found: dict[str, PublishedFile] = {}
     for run in instance.get_run_records(dg.RunsFilter(tags=FILES_TAG), limit=_MAX_RUNS):
         # A user may have entered an invalid config in the launchpad.
@@ -59,7 +61,14 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
                 newest = recorded.get(declaration.key)
                 history = newest.history if newest else History()
                 later = newest is not None and _is_later(instance, newest, run)
-                found[declaration.key] = PublishedFile(declaration, history, run, by_command=later)
+                found[declaration.key] = PublishedFile(
+                    declaration, history, run, later, problems.get(declaration.key, "")
+                )
+    for key in sorted(problems.keys() - found.keys()):
+        # Its name is in its records.
+        table = Table(key, f"{key}/rows")
+        declaration = Declaration(key=key, name=key, project="Default", tables=(table,))
+        found[key] = PublishedFile(declaration, History(), problem=problems[key])
     for key in sorted(recorded.keys() - found.keys()):
         history = recorded[key].history
         if history.checkpoint:
@@ -68,15 +77,19 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
     return found
 
 
-def records_of_files(instance: dg.DagsterInstance) -> Mapping[str, StoredRecord]:
-    """Return the newest record of each data source of files, by key.
+def records_of_files(
+    instance: dg.DagsterInstance,
+) -> tuple[Mapping[str, StoredRecord], Mapping[str, str]]:
+    """Return the newest record of each data source of files, by key, and why others have none.
 
     Errors are as in `newest_records`. A sensor may call it every minute: it takes one listing, and
     for each data source another listing and a read.
     """
     keys = journal_place().keys_in(tableau_project_root())
     newest = newest_records(instance, {key for key in keys if key.startswith(KEY_PREFIX)})
-    return {key: record for key, record in newest.items() if record}
+    records = {key: record for key, record in newest.items() if isinstance(record, StoredRecord)}
+    errors = {key: str(error) for key, error in newest.items() if isinstance(error, RefusedError)}
+    return records, errors
 
 
 def is_of_command(instance: dg.DagsterInstance, newest: StoredRecord) -> bool:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.components.journal import journal_of
+from tableau_pipeline.components.location import newest_run_here
 from tableau_pipeline.components.published_datasource import POOL, PublishedDatasource
 from tableau_pipeline.components.reporting import evaluation
 from tableau_pipeline.components.status import statuses
@@ -72,7 +73,7 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
         current = previous | dict(_warning_texts(context.instance, watched))
         # Count a data source that is new to the sensor as changed: it may have an old warning.
         is_changed = any(previous.get(key) != text for key, text in current.items())
-        for record in context.instance.get_run_records(dg.RunsFilter(job_name=_JOB), limit=1):
+        if record := newest_run_here(context, _JOB):
             has_failed = record.dagster_run.status in _RETRIED
             is_changed |= has_failed and time.time() - (record.end_time or 0) > _RETRY
         config = {"ops": {set_all.name: {"config": {"texts": current}}}}
@@ -106,7 +107,10 @@ def _set_warnings(
 def _warning_texts(
     instance: dg.DagsterInstance, watched: Mapping[str, PublishedDatasource]
 ) -> Iterator[tuple[str, str]]:
-    """Yield keys and texts of warnings, "" for none, except for data sources being refreshed."""
+    """Yield keys and texts of warnings, "" for none.
+
+    Data sources that are being refreshed are left out, and those of which the status is unknown.
+    """
     checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
     ages = newest_results(instance, checks.values())
     for key, status in statuses(instance, watched.values(), reads_journal=False).items():
@@ -116,6 +120,6 @@ def _warning_texts(
         elif reason := _REASONS.get(status.state):
             when = f" They were last refreshed at {last.at:%Y-%m-%d %H:%M} UTC." if last else ""
             yield key, f"{reason}: the rows may be out of date.{when}"
-        elif status.state is not Status.RUNNING:
+        elif status.state not in (Status.RUNNING, Status.UNKNOWN):
             text = age.description if age and not age.passed else None
             yield key, text.partition("\n")[0] if text else ""

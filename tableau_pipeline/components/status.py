@@ -21,6 +21,7 @@ from tableau_pipeline.core.identity import key_below
 from tableau_pipeline.core.journal import History
 from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.dagster_internals import DagsterExecutionInterruptedError
+from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline.outcome import STOPPED, Accept, Refusal, Status, accepts_of
 from tableau_pipeline.refresh.decide import rejection
@@ -174,8 +175,7 @@ def statuses(
             minute. Then only the journals of data sources that are being refreshed are read, and
             the others get no checkpoint.
 
-    Raises:
-        RefusedError: another release wrote a record that this one does not understand.
+    Errors are as in `newest_records`. A data source whose own records cannot be read is UNKNOWN.
     """
     assets = {source.key: dg.AssetKey.from_user_string(source.key) for source in datasources}
     records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
@@ -195,22 +195,27 @@ def statuses(
     recorded, held = histories(instance, needed), holds(journal_place())
     status_by_key = {}
     for datasource in datasources:
-        asset, known = assets[datasource.key], recorded.get(datasource.key, History())
+        asset, read = assets[datasource.key], recorded.get(datasource.key)
+        known = History() if isinstance(read, RefusedError) else read or History()
         last = past_refresh(entries[asset].last_materialization) if asset in entries else None
         status = DatasourceStatus(datasource.key, datasource.name, last, certain_checkpoint(known))
         run = runs.get(planned.get(asset) or "")
         if run and not (last and run.dagster_run.run_id == last.run_id):
             status = _with_newest_run(instance, status, run, known)
-        if status.state is Status.FRESH:
-            status = _if_fresh(status, datasource.freshness, recorded.get(datasource.key))
+        if status.state is Status.FRESH and isinstance(read, RefusedError):
+            status = replace(status, state=Status.UNKNOWN, why=str(read))
+        elif status.state is Status.FRESH:
+            status = _if_fresh(status, datasource.freshness, known if read is not None else None)
         status_by_key[datasource.key] = _if_held(status, held)
     return status_by_key
 
 
-def _if_held(status: DatasourceStatus, held: Mapping[str, Hold]) -> DatasourceStatus:
+def _if_held(status: DatasourceStatus, held: Mapping[str, Hold | RefusedError]) -> DatasourceStatus:
     hold = held.get(key_below(status.key, tableau_project_root()))
     if hold is None or status.state is Status.RUNNING:
         return status
+    if isinstance(hold, RefusedError):
+        return replace(status, state=Status.UNKNOWN, why=str(hold), accepts=(), models_first=False)
     return replace(status, state=Status.HELD, why=f"{hold}", accepts=(), models_first=False)
 
 
@@ -272,7 +277,7 @@ def with_rejected(
 def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceStatus]:
     """Return the status of each data source that is published from files, by asset key.
 
-    Errors are as in `published_files`.
+    Errors are as in `published_files`. One whose own records cannot be read is UNKNOWN.
     """
     published, held = published_files(instance), holds(journal_place())
     assets = {key: dg.AssetKey.from_user_string(key) for key in published}
@@ -284,7 +289,9 @@ def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceSt
         last = past_refresh(entry.last_materialization) if entry else None
         checkpoint = certain_checkpoint(known)
         status = DatasourceStatus(key, file.declaration.name, last, checkpoint, of_files=True)
-        if run is None or file.by_command:
+        if file.problem:
+            status = replace(status, state=Status.UNKNOWN, why=file.problem)
+        elif run is None or file.by_command:
             status = _by_command(status, known, journal_of(instance, key))
         elif not (last and run.dagster_run.run_id == last.run_id):
             status = _with_newest_run(instance, status, run, known)

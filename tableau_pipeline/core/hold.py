@@ -38,19 +38,21 @@ class Hold(Frozen):
         return f"held since {self.since:%Y-%m-%d %H:%M} UTC by {self.by}{shows}{why}"
 
 
-def holds(place: JournalPlace) -> dict[str, Hold]:
+def holds(place: JournalPlace) -> dict[str, Hold | RefusedError]:
     """Return the holds of a deployment, by the keys of its journals, with one read for each hold.
 
-    Raises:
-        RefusedError: one of them cannot be read.
+    Instead of a hold that cannot be read, the error of `hold_of` is returned.
     """
     if (folder := _folder(place)) is None:
         return {}
-    found = {}
+    found: dict[str, Hold | RefusedError] = {}
     for entry in place.storage.list(f"{folder}/"):
         key = unquote(entry.key.rpartition("/")[2].removesuffix(".json"))
-        if entry.key.endswith(".json") and (hold := hold_of(place, key)):
-            found[key] = hold
+        try:
+            if entry.key.endswith(".json") and (hold := hold_of(place, key)):
+                found[key] = hold
+        except RefusedError as error:
+            found[key] = error
     return found
 
 

@@ -97,6 +97,33 @@ def test_a_step_that_skips(declared: World):
     assert declared.run("release", KEY).code == 0
 
 
+@pytest.mark.parametrize("damaged", ["record", "hold"])
+def test_what_cannot_be_read(declared: World, damaged: str):
+    """Prevents: one damaged file that hides the status of all data sources."""
+    declared.declare("gates")
+    declared.model("gates", flights(8))
+    declared.refresh("gates")
+    assert declared.run("hold", KEY).code == 0
+    pattern = f"**/{KEY}/*.json" if damaged == "record" else "**/@holds/*.json"
+    *_, file = sorted((declared.root / "data" / "journal").glob(pattern))
+    text = file.read_text("utf-8")
+    try:
+        if damaged == "record":
+            assert declared.run("release", KEY).code == 0
+        file.write_text("{", "utf-8")
+        status = declared.run("status", "--offline", "--json")
+        doctor = declared.run("doctor", "--no-spark").text
+    finally:
+        file.write_text(text, "utf-8")
+        assert declared.run("release", KEY).code == 0
+        declared.remove("gates")
+    assert status.code == 1
+    states = {each["key"]: each["state"] for each in status.data["datasources"]}
+    assert states == {KEY: "unknown", "gates": "fresh"}
+    assert file.name in str(status.data)
+    assert damaged == "hold" or file.name in doctor
+
+
 @pytest.mark.slow
 def test_what_is_refused(declared: World):
     """Prevents: a data source that is held although nothing was taken back."""

@@ -25,7 +25,15 @@ from tableau_pipeline.components.notifications import Notify, notification_senso
 from tableau_pipeline.components.published_datasource import PublishedDatasource, refresh_assets
 from tableau_pipeline.components.quality_warnings import warning_definitions
 from tableau_pipeline.core.checkpoint import Outcome
-from tableau_pipeline.core.journal import Claim, ClaimRelease, Intent, Owner, Record, Recovered
+from tableau_pipeline.core.journal import (
+    Claim,
+    ClaimRelease,
+    History,
+    Intent,
+    Owner,
+    Record,
+    Recovered,
+)
 from tableau_pipeline.core.journal_store import SILENCE, StoredJournal, owner_here
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.objects.storage import LocalStorage
@@ -141,7 +149,8 @@ def test_records_are_read_by_few_requests(location: Location, monkeypatch: pytes
             return usual(storage, key, *more)
 
         monkeypatch.setattr(LocalStorage, name, counted)
-    assert all(history.number for history in histories(location.instance, keys).values())
+    found = histories(location.instance, keys).values()
+    assert all(isinstance(history, History) and history.number for history in found)
     # The first one is for the deployment, once for all.
     assert sorted(asked) == [*["list"] * len(keys), *["read"] * (len(keys) + 1)]
 

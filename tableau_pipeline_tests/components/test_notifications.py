@@ -10,11 +10,22 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from apprise import Apprise
+from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.test_utils import create_run_for_test
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
-from tableau_pipeline.components.notifications import Notify, notification_sensor
+from tableau_pipeline.components.audit import AUDIT
+from tableau_pipeline.components.notifications import (
+    Notify,
+    _audit_incidents,
+    notification_sensor,
+)
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.status import failure_of
+from tableau_pipeline.dagster_internals import REPOSITORY_TAG
 from tableau_pipeline.rendering import command
+from tableau_pipeline_tests.components.conftest import NewInstance
 from tableau_pipeline_tests.components.support.location import Location
 from tableau_pipeline_tests.refresh.support.models import flights
 
@@ -163,6 +174,65 @@ def test_who_does_not_answer_is_asked_again(location: Location):
         bad.status = 200
         tick()
         assert len(good.got) == len(bad.got) == 1
+
+
+@pytest.mark.slow
+def test_a_service_that_raises(location: Location, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a password with an umlaut in one URL, and all others get each message every
+    minute."""
+    send = Apprise.instantiate
+
+    class Raises:
+        def notify(self, **_: object) -> bool:
+            raise UnicodeEncodeError("ascii", "secret", 0, 1, "ordinal not in range(128)")
+
+    def instantiate(url: str, **given: Any) -> Any:
+        return Raises() if url.startswith("mailto:") else send(url, **given)
+
+    monkeypatch.setattr(Apprise, "instantiate", instantiate)
+    with telling(location, Mail, Web) as (tick, _, web):
+        location.model(flights(1))
+        location.refresh("busy")
+        tick()
+        tick()
+        assert len(web.got) == 1
+
+
+def test_the_audit_of_another_location(new_instance: NewInstance):
+    """Prevents: a team that gets the messages of another team, and none of its own audit."""
+
+    def run(location: str, status: dg.DagsterRunStatus) -> str:
+        tags = {REPOSITORY_TAG: f"__repository__@{location}"}
+        return create_run_for_test(
+            instance, job_name=AUDIT, status=status, tags=tags if location else None
+        ).run_id
+
+    with new_instance() as instance:
+        origin = InProcessCodeLocationOrigin(LoadableTargetOrigin(), location_name="ours")
+        context = dg.SensorEvaluationContext(
+            instance_ref=None,
+            last_tick_completion_time=None,
+            last_run_key=None,
+            cursor=None,
+            log_key=None,
+            instance=instance,
+            repository_name="__repository__",
+            code_location_origin=origin,
+        )
+        failed = run("ours", dg.DagsterRunStatus.FAILURE)
+        for _ in range(12):
+            run("theirs", dg.DagsterRunStatus.SUCCESS)
+        (incident,) = _audit_incidents(context)
+        assert incident.run_id == failed
+        assert incident.text == "The audit: its run has ended without a result"
+        run("ours", dg.DagsterRunStatus.SUCCESS)
+        run("theirs", dg.DagsterRunStatus.FAILURE)
+        (incident,) = _audit_incidents(context)
+        assert incident.status is None
+        # As `dagster job execute` has launched it.
+        failed = run("", dg.DagsterRunStatus.FAILURE)
+        (incident,) = _audit_incidents(context)
+        assert incident.run_id == failed
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tableau_pipeline.components.publish_file import FILES_TAG, publish_file
 from tableau_pipeline.components.status import past_refresh, statuses_of_files
 from tableau_pipeline.core.hold import Hold, end_hold, put_hold
 from tableau_pipeline.core.journal_store import StoredJournal
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.ingest.publication import FilePublication
 from tableau_pipeline.objects.storage import LocalStorage
 from tableau_pipeline.outcome import Accept, Status
@@ -261,6 +261,27 @@ def test_a_damaged_record_is_reported(location: Location, publish: Publish):
         newest.write_text("{", "utf-8")
         tell()
         assert len(web.got) == 2
+
+
+@pytest.mark.slow
+def test_a_damaged_record_hides_no_other(location: Location, publish: Publish):
+    """Prevents: one file that is damaged, and nobody sees what else was published from files, or
+    whether it is as published."""
+    assert publish(4)
+    assert publish(4, name="Costs")
+    *_, newest = record_files(location.instance, key_of())
+    newest.write_text("{", "utf-8")
+    for shown in ("Shown: Costs", "Nothing new to show"):
+        with pytest.raises(RefusedError, match=f"{newest.name} cannot be read.*\n{shown}"):
+            tick(location)
+    assert len(materializations(location, "Costs")) == 1
+    found = statuses_of_files(location.instance)
+    assert found[key_of("Costs")].state is Status.FRESH
+    assert found[key_of()].state is Status.UNKNOWN
+    assert f"{newest.name} cannot be read" in found[key_of()].why
+    log = location.log(location.audit())
+    assert f"{key_of('Costs')}: equal, " in log
+    assert f"{key_of()}: unknown: " in log
 
 
 @pytest.mark.slow
