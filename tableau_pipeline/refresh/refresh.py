@@ -146,6 +146,8 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
         try:
             return _refresh(phases)
         except RefusedError:
+            # The hold may be that of a rollback which has overtaken this one.
+            phases.claim.check_fence()
             # A first attempt may have sent something before the second one was refused.
             if not phases.sender.sent:
                 if before:
@@ -370,8 +372,6 @@ class _Phases:
         """
         setup, planner = self.setup, self.planner
         if isinstance(planned.plan, Refuse):
-            # An overtaken refresh may refuse because of old records: report the overtaking instead.
-            self.claim.check_fence()
             raise RefusedError(*planned.plan.refusals)
         self.moves |= planned.moves
         self.warnings += planned.warnings
@@ -548,4 +548,10 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
         planner.reads_jobs = sender.reads_jobs
         # Start the clock only after the waits for the claim, the models and a session.
         started, accepted = time.monotonic(), _accepted(setup, options)
-        yield _Phases(setup, claim, planner, sender, started=started, accepted=accepted)
+        try:
+            yield _Phases(setup, claim, planner, sender, started=started, accepted=accepted)
+        except RefusedError:
+            # An overtaken refresh may be refused because of old records, or of what the other one
+            # has changed since: report the overtaking instead.
+            claim.check_fence()
+            raise

@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record
-from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError, UnreachableError
+from tableau_pipeline.errors import (
+    NoProjectError,
+    OvertakenError,
+    RefreshError,
+    RefusedError,
+    UnreachableError,
+)
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
@@ -246,6 +252,19 @@ def test_overtaken_refresh_is_not_refused(pipeline: Pipeline):
         zombie.journal.refresh.journal.ended.add("one")
         pipeline.model("flights", flights(8))
         zombie.run("two")
+
+    zombie.stops("find_by_name", newer_refresh, "overtaken")
+    assert pipeline.wrong() == []
+
+
+def test_overtaken_refresh_is_not_refused_by_the_server(pipeline: Pipeline):
+    """Prevents: advice to repair what the newer refresh has changed on purpose."""
+    zombie = Zombie(pipeline)
+
+    def newer_refresh() -> None:
+        zombie.journal.refresh.journal.ended.add("one")
+        zombie.run("two")
+        raise NoProjectError('There is no project "Sales": create it')
 
     zombie.stops("find_by_name", newer_refresh, "overtaken")
     assert pipeline.wrong() == []
