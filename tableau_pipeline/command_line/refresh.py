@@ -29,10 +29,13 @@ from tableau_pipeline.scripting.environment import current_user
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _POLL_SECONDS, _TIMEOUT = 2.0, 60
+# The pauses before a web server that has started a run is asked again: it may be restarted.
+_PAUSES = (2, 5, 10, 30, 60)
 _END_STATES = ("SUCCESS", "FAILURE", "CANCELED")
 _LAUNCH_MUTATION = (
     "mutation($run: ExecutionParams!) {launchRun(executionParams: $run) "
-    "{...on LaunchRunSuccess {run {runId}} ...on PythonError {message} ...on Error {message}}}"
+    "{...on LaunchRunSuccess {run {runId}} ...on PythonError {message} ...on Error {message} "
+    "...on RunConfigValidationInvalid {errors {message}}}}"
 )
 _ASSET_QUERY = (
     "query($key: AssetKeyInput!) {assetNodes(assetKeys: [$key]) "
@@ -254,13 +257,21 @@ def _launch(work: _Work, url: str, output: Output) -> dict[str, Any]:
     run = {"selector": selector, "runConfigData": work.config}
     launched = _ask(url, _LAUNCH_MUTATION, run=run)["launchRun"]
     if "run" not in launched:
-        raise RefreshError(f"{url} did not start the run: {launched.get('message')}")
+        # A deployment of another release may not know an option of the run config.
+        problems = [each["message"] for each in launched.get("errors", ())]
+        problem = launched.get("message") or "; ".join(problems)
+        raise RefreshError(f"{url} did not start the run: {problem}")
     run_id = launched["run"]["runId"]
     output.progress(f"Run {run_id}: {url.rstrip('/')}/runs/{run_id}")
+    return _follow(run_id, work.key, url, output)
+
+
+def _follow(run_id: str, key: str, url: str, output: Output) -> dict[str, Any]:
+    """Show what a run does until its end; return what it reports."""
     status, reason, accepts, cursor, fields = "", "", list[str](), None, dict[str, str]()
     while status not in _END_STATES:
         time.sleep(_POLL_SECONDS if status else 0)
-        run = _ask(url, _EVENTS_QUERY, id=run_id, after=cursor)["runOrError"]
+        run = _news_of(run_id, url, cursor)
         if "status" not in run:
             raise RefreshError(f"{url} does not know run {run_id}: {run.get('message')}")
         status, cursor = run["status"], run["eventConnection"]["cursor"]
@@ -271,13 +282,29 @@ def _launch(work: _Work, url: str, output: Output) -> dict[str, Any]:
                 accepts = _accepts(metadata.get("metadataEntries") or [])
             elif event["__typename"] == "LogMessageEvent" and event["level"] != "DEBUG":
                 output.progress(event["message"])
-            elif (event.get("assetKey") or {}).get("path") == work.key.split("/"):
+            elif (event.get("assetKey") or {}).get("path") == key.split("/"):
                 texts = {entry["label"]: entry.get("text") for entry in event["metadataEntries"]}
                 fields |= {name: texts[name] for name in _RESULT_FIELDS if texts.get(name)}
     if status == "SUCCESS":
         return {"run_id": run_id, "success": True, "accepts": [], **fields}
     reason = reason or f"the run ended as {status}"
     return {"run_id": run_id, "success": False, "accepts": accepts, "reason": reason}
+
+
+def _news_of(run_id: str, url: str, cursor: str | None) -> dict[str, Any]:
+    """Return the status of a run, and its events since the cursor.
+
+    Raises:
+        RefreshError: the web server does not answer for minutes.
+    """
+    for pause in (*_PAUSES, None):
+        try:
+            return _ask(url, _EVENTS_QUERY, id=run_id, after=cursor)["runOrError"]
+        except RefreshError as error:
+            if pause is None:
+                raise RefreshError(f"{error}. Run {run_id} may still go on there") from error
+            time.sleep(pause)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _accepts(metadata: Sequence[Mapping[str, str]]) -> list[str]:

@@ -6,8 +6,13 @@ import re
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import requests
+from dagster_graphql.schema import create_schema
+from graphql import parse, validate
 
 from tableau_pipeline.command_line.main import WRONG_USAGE, run
 from tableau_pipeline.refresh.updates import record_of
@@ -461,6 +466,49 @@ def test_models(morning: World):
     finally:
         morning.remove("boats")
         models.unlink()
+
+
+class WebServer:
+    """Answers queries in turn; an error stands for a web server that is being restarted."""
+
+    def __init__(self, *answers: dict[str, Any] | Exception) -> None:
+        location = {"name": "__repository__", "location": {"name": "daily"}}
+        self.answers = [{"assetNodes": [{"repository": location}]}, *answers]
+
+    def post(self, _: str, *, json: dict[str, Any], timeout: float) -> Any:
+        """Check the query as Dagster would."""
+        assert validate(create_schema().graphql_schema, parse(json["query"])) == []
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(raise_for_status=lambda: None, json=lambda: {"data": answer})
+
+
+def test_a_web_server_that_is_restarted(morning: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a refresh that counts as failed while its run goes on, since the web server did
+    not answer once."""
+    ended = {"status": "SUCCESS", "eventConnection": {"cursor": "1", "events": []}}
+    gone = requests.ConnectionError()
+    server = WebServer({"launchRun": {"run": {"runId": "1"}}}, gone, gone, {"runOrError": ended})
+    monkeypatch.setattr(requests, "post", server.post)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    told = morning.run("refresh", "arrivals", "--webserver", "http://here", "--json")
+    assert (told.code, told.data["run_id"]) == (0, "1")
+    server = WebServer({"launchRun": {"run": {"runId": "1"}}}, *[gone] * 9)
+    monkeypatch.setattr(requests, "post", server.post)
+    told = morning.run("refresh", "arrivals", "--webserver", "http://here", "--json")
+    assert told.code == 1
+    assert "Run 1 may still go on there" in told.data["error"]
+
+
+def test_a_deployment_of_another_release(morning: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: "did not start the run: None"."""
+    problem = 'Received unexpected config entry "samples"'
+    server = WebServer({"launchRun": {"errors": [{"message": problem}]}})
+    monkeypatch.setattr(requests, "post", server.post)
+    told = morning.run("refresh", "arrivals", "--webserver", "http://here")
+    assert told.code == 1
+    assert f"http://here did not start the run: {problem}" in told.errors
 
 
 @pytest.mark.long
