@@ -90,7 +90,7 @@ def _same(one: Checkpoint, other: Checkpoint) -> bool:
 
 @click.command()
 @click.argument("name")
-@click.option("--to", "version", type=int, help="The version, as the list shows it.")
+@click.option("--to", "version", type=click.IntRange(1), help="The version, as the list shows it.")
 @click.option("--list", "is_list", is_flag=True, help="Show the versions, and change nothing.")
 @click.option("--why", default="", help="The reason, for all who see that it is held.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")

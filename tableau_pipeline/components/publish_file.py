@@ -10,6 +10,7 @@ from tableau_pipeline.components.journal import collect_snapshots, journal_of_st
 from tableau_pipeline.components.published_datasource import POOL, RefreshConfig
 from tableau_pipeline.components.reporting import dry_run_observation, published_result, tag_run
 from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.dagster_internals import USER_TAG
 from tableau_pipeline.errors import CredentialsError, RefreshError, RefusedError
 from tableau_pipeline.hyper.types import Nested
 from tableau_pipeline.ingest.errors import BadRows
@@ -160,7 +161,7 @@ def publish_files(
             log=context.log,
         )
         try:
-            done = config.carry_out(setup)
+            done = config.carry_out(setup, user=context.run.tags.get(USER_TAG))
         except RefreshError as error:
             tag_run(context, declaration, error)
             # Refused credentials say nothing about a file.

@@ -151,6 +151,14 @@ class RefreshConfig(dg.Config):
             raise ValueError(f"accept: {unknown[0]!r} is not one of {', '.join(choices)}")
         return accept
 
+    @model_validator(mode="after")
+    def _check_rollback(self) -> Self:
+        # A rollback would do what each of these options excludes.
+        others = ("build_only", "metadata_only", "approval", "plan")
+        if self.rollback and (given := [name for name in others if getattr(self, name)]):
+            raise ValueError(f"rollback: it excludes {', '.join(given)}: leave out one of them")
+        return self
+
     @property
     def sends(self) -> bool:
         """Whether the run may change anything on the server."""

@@ -3,6 +3,7 @@
 import dagster as dg
 import pytest
 
+from tableau_pipeline.command_line.main import WRONG_USAGE
 from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.notifications import incidents
 from tableau_pipeline.components.quality_warnings import _warning_texts
@@ -128,4 +129,5 @@ def test_what_cannot_be_read(declared: World, damaged: str):
 def test_what_is_refused(declared: World):
     """Prevents: a data source that is held although nothing was taken back."""
     assert "No record is left of a refresh 77" in declared.run("rollback", KEY, "--to", "77").text
+    assert declared.run("rollback", KEY, "--to", "0").code == WRONG_USAGE
     assert "held" not in declared.run("status", "--offline").text

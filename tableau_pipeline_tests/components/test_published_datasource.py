@@ -20,6 +20,7 @@ from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.published_datasource import refresh_assets
 from tableau_pipeline.components.reporting import run_tag
 from tableau_pipeline.core.declaration import Guard, Table
+from tableau_pipeline.core.hold import holds
 from tableau_pipeline.core.policies import Partitions, ReplaceAll
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline_tests.components.support.location import (
@@ -28,10 +29,11 @@ from tableau_pipeline_tests.components.support.location import (
     decision,
     failure,
     metadata_of,
+    rows_on,
 )
 from tableau_pipeline_tests.components.support.projects import STAR, declared
 from tableau_pipeline_tests.conftest import Story
-from tableau_pipeline_tests.refresh.support.models import snapshot
+from tableau_pipeline_tests.refresh.support.models import flights, snapshot
 from tableau_pipeline_tests.refresh.support.partitioned import day
 
 
@@ -213,6 +215,23 @@ def test_unknown_acceptance_is_refused(story: Story):
     (event,) = result.get_step_failure_events()
     known = ", ".join(Accept)
     assert f"'shrnk' is not one of {known}" in str(event.step_failure_data.error)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"build_only": True}, {"metadata_only": True}, {"approval": {"key": "busy"}}],
+    ids=lambda option: min(option),
+)
+def test_a_rollback_that_contradicts_itself(location: Location, option: dict[str, Any]):
+    """Prevents: a run that is to send nothing, or no rows, and takes back what readers see."""
+    location.publish("busy")
+    location.model(flights(9))
+    assert location.refresh("busy").success
+    result = location.refresh("busy", rollback=1, **option)
+    (event,) = result.get_step_failure_events()
+    assert f"rollback: it excludes {min(option)}" in str(event.step_failure_data.error)
+    assert rows_on(location.sandbox, "busy").num_rows == 9
+    assert not holds(journal_of(location.instance, "busy").place)
 
 
 FIRST = date(2026, 1, 4)  # a Sunday, on which Dagster's weeks begin

@@ -16,8 +16,9 @@ from tableau_pipeline.components.lineage import Lineage, lineage_definitions
 from tableau_pipeline.components.notifications import incidents
 from tableau_pipeline.components.publish_file import FILES_TAG, publish_file
 from tableau_pipeline.components.status import past_refresh, statuses_of_files
-from tableau_pipeline.core.hold import Hold, end_hold, put_hold
+from tableau_pipeline.core.hold import Hold, end_hold, hold_of, put_hold
 from tableau_pipeline.core.journal_store import StoredJournal
+from tableau_pipeline.dagster_internals import USER_TAG
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.ingest.publication import FilePublication
 from tableau_pipeline.objects.storage import LocalStorage
@@ -60,11 +61,12 @@ def key_of(name: str = "Sales") -> str:
 
 
 def run_job(location: Location, path: str, **config: Any) -> dg.ExecuteInProcessResult:
-    """Publish the file by the job, as the launchpad does."""
+    """Publish the file by the job, as Ann does by the launchpad."""
     definitions = dg.Definitions(jobs=[publish_file], resources=location.resources())
     return definitions.resolve_job_def("publish_file").execute_in_process(
         instance=location.instance,
         raise_on_error=False,
+        tags={USER_TAG: "ann"},
         run_config={
             "ops": {"publish_files": {"config": {"path": path, "name": "Sales", **config}}}
         },
@@ -162,6 +164,18 @@ def test_who_published_last_counts(location: Location, publish: Publish, path: s
     assert state() == refused
     assert publish(1)
     assert state() == fresh
+
+
+def test_who_has_rolled_it_back(location: Location, path: str):
+    """Prevents: a data source that is held by nobody whom one could ask."""
+    for content in ("id\n1\n", "id\n1\n2\n"):
+        Path(path).write_text(content, "utf-8")
+        assert run_job(location, path).success
+    assert run_job(location, path, rollback=1).success
+    journal = journal_of(location.instance, key_of())
+    hold = hold_of(journal.place, journal.key)
+    assert hold
+    assert (hold.by, hold.version) == ("ann", 1)
 
 
 @pytest.mark.slow
