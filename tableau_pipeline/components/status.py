@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -28,6 +28,8 @@ from tableau_pipeline.refresh.decide import rejection
 from tableau_pipeline.rendering import command
 from tableau_pipeline.resources import tableau_project_root
 from tableau_pipeline.resources.services import REFUSALS
+
+Kind = TypeVar("Kind", str, int)
 
 # The decision of an event that no refresh recorded: a user or other code materialized the asset.
 _NOT_OURS = "unknown"
@@ -97,9 +99,10 @@ def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
     return PastRefresh(
         at=datetime.fromtimestamp(event.timestamp, UTC),
         run_id=event.run_id,
-        decision=metadata.get("decision", _NOT_OURS),
-        reason=metadata.get("reason", ""),
-        rows=metadata.get("dagster/row_count"),
+        # Other code that reports on the asset may use these names for values of other types.
+        decision=_of_type(str, metadata.get("decision")) or _NOT_OURS,
+        reason=_of_type(str, metadata.get("reason")) or "",
+        rows=_of_type(int, metadata.get("dagster/row_count")),
         deleted=sum(details.get("deleted", {}).values()),
         inserted=sum(details.get("inserted", {}).values()),
         bytes_sent=sent,
@@ -110,6 +113,10 @@ def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
         taken_at=datetime.fromisoformat(taken_at) if taken_at else None,
         seconds=details.get("seconds", {}),
     )
+
+
+def _of_type(kind: type[Kind], value: object) -> Kind | None:
+    return value if isinstance(value, kind) else None
 
 
 # How many refreshes a history lists.

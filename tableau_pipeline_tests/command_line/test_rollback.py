@@ -98,6 +98,19 @@ def test_a_step_that_skips(declared: World):
     assert declared.run("release", KEY).code == 0
 
 
+def test_an_event_of_other_code(declared: World):
+    """Prevents: a status that ends with a traceback since other code reports on the same asset."""
+    metadata = {"decision": 7, "reason": 1.5, "dagster/row_count": 2.5}
+    with dg.DagsterInstance.get() as instance:
+        event = dg.AssetMaterialization(KEY, metadata=metadata)
+        instance.report_runless_asset_event(event)
+    status = declared.run("status", KEY, "--offline")
+    assert status.code == 0, status.errors
+    assert declared.run("status", "--savings").code == 0
+    assert declared.run("status", "--requests").code == 0
+    assert " unknown " in status.text
+
+
 @pytest.mark.parametrize("damaged", ["record", "hold"])
 def test_what_cannot_be_read(declared: World, damaged: str):
     """Prevents: one damaged file that hides the status of all data sources."""
