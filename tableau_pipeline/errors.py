@@ -43,7 +43,11 @@ class DriftError(RefreshError):
     """Another user changed the data source during the refresh."""
 
 
-class BusyError(RefreshError):
+class NotAcceptedError(RefreshError):
+    """The server has not accepted a request, and nothing happened; another run may succeed."""
+
+
+class BusyError(NotAcceptedError):
     """Another job is changing the data source, so the server has not accepted ours."""
 
 

@@ -12,6 +12,7 @@ import tableauserverclient as TSC
 from tableau_pipeline.errors import (
     BusyError,
     CredentialsError,
+    NotAcceptedError,
     NoUpdatesError,
     RefreshError,
     RefusedError,
@@ -146,7 +147,7 @@ _QUERY = re.compile(r"\?\S+")
 _ANOTHER_TRY_HELPS = {"404015", "429000"}
 
 
-class SignInError(RefreshError):
+class SignInError(NotAcceptedError):
     """The server accepts neither the session nor a new one, and did not carry out the call."""
 
 
@@ -167,6 +168,7 @@ def translate_errors(
 
     Raises:
         RefusedError: the server refused the call; nothing happened.
+        NotAcceptedError: the same, but another run may succeed.
         SignInError: the server does not accept the session; nothing happened.
         UnreachableError: the server failed or did not answer; the outcome is not known.
         RefreshError: the server's answer cannot be read; the outcome is not known.
@@ -240,7 +242,7 @@ def _response_error(
     if error.code == SIGN_IN_REFUSED:
         return CredentialsError(message)
     return (
-        RefreshError(message)
+        NotAcceptedError(message)
         if error.code in _ANOTHER_TRY_HELPS
         else RefusedError(message, code=Code.SERVER)
     )

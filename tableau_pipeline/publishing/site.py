@@ -305,7 +305,7 @@ class TableauSite:
             The id of the job.
 
         Raises:
-            RefusedError: the server refused the request; nothing happened.
+            RefusedError, NotAcceptedError: the server refused the request; nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
         item = TSC.DatasourceItem(project_id, name=name)
@@ -355,8 +355,8 @@ class TableauSite:
         Raises:
             NoUpdatesError: the server does not let this user update this data source.
             BusyError: another job is changing the data source.
-            RefusedError: the server refused the request for another reason. In these three cases,
-                nothing happened.
+            RefusedError, NotAcceptedError: the server refused the request for another reason. In
+                these four cases, nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
         self.tsc.assert_at_least_version(_FIRST_WITH_UPDATES, "Updating data")

@@ -22,8 +22,8 @@ from tableau_pipeline.core.drift import (
 from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.errors import (
-    BusyError,
     DriftError,
+    NotAcceptedError,
     NoUpdatesError,
     RefreshError,
     RefusedError,
@@ -260,7 +260,7 @@ class Sender:
         with phase(self.seconds, "job"):
             try:
                 job_id = call()
-            except (RefusedError, BusyError) as error:
+            except (RefusedError, NotAcceptedError) as error:
                 # We have seen servers carry out requests that they refused.
                 if isinstance(error, NoUpdatesError) and self._is_listed(intent):
                     message = f"{error} Nevertheless, its job is listed. {_UNKNOWN_OUTCOME}"

@@ -21,7 +21,7 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Intent, Owner, Record
 from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import NotAcceptedError, RefreshError, RefusedError
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Publish
@@ -37,7 +37,7 @@ from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 from tableau_pipeline_tests.refresh.support.server_jobs import jobs, later, too_early
 from tableau_pipeline_tests.refresh.support.shipping import refused
 from tableau_pipeline_tests.refresh.support.states import NOON, checkpoint, table
-from tableau_sandbox.faults import FailJob, HoldJobs, SlowJob
+from tableau_sandbox.faults import FailJob, HoldJobs, Refuse, SlowJob
 from tableau_sandbox.testing import Sandbox
 
 IMPATIENT = replace(TIMEOUTS, queue=0.2)
@@ -100,6 +100,27 @@ def test_nothing_is_sent_beside_a_job_that_may_run(
         later(pipeline)
     pipeline.run()
     assert len(jobs(pipeline)) == sent + 1
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.slow
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("status", [401, 429])
+@pytest.mark.parametrize("before", [changed_rows, new_file])
+def test_request_that_a_server_has_not_accepted(
+    new_pipeline: Callable[..., Pipeline], before: Before, status: int
+):
+    """Prevents: a request that the server turned away blocks a user without jobs for hours."""
+    pipeline = new_pipeline(user=ANN, on={"job_access": "own-jobs"})
+    before(pipeline)
+    kind, path = ("PATCH", "/*/data") if before is changed_rows else ("POST", "")
+    refuse = Refuse(
+        method=kind, path=f"sites/*/datasources{path}", status=status, retry_after=999, times=None
+    )
+    with pipeline.sandbox.armed(refuse):
+        refused(pipeline.run, f"{status}00", error=NotAcceptedError)
+    assert [each.outcome for each in pipeline.journal.intents()] == [Outcome.REFUSED]
+    pipeline.run()
     assert_at_rest(pipeline)
 
 
