@@ -77,6 +77,7 @@ class ColumnAdjustment(Document):
         groups = {child.get("name", "") for child in root if tag_of(child) == "group"}
         shown = self.shown()
         self._used = {*groups, *shown, *map(bracketed, shown.values())}
+        self._shown = shown
 
     def follow(self, tables: TypesByTable) -> None:
         """Add columns that are new in the file, remove columns that it lacks, and change types.
@@ -89,10 +90,14 @@ class ColumnAdjustment(Document):
                 f"its tables are {', '.join(sorted(have)) or 'not known'}, and those to be "
                 f"published {', '.join(sorted(tables))}"
             )
-        gone = dict(self.locals)
+        wanted = {(table, name) for table, columns in tables.items() for name, _ in columns}
+        gone = {path: local for path, local in self.locals.items() if path not in wanted}
+        # Tableau ignores case in names, so a new field must not have the name of one that stays.
+        leaving = {*gone.values(), *(bracketed(self._shown[local]) for local in gone.values())}
+        self._folded = {name.casefold() for name in self._used - leaving}
         for table, columns in tables.items():
             for name, type_ in columns:
-                if local := gone.pop((table, name), None):
+                if local := self.locals.get((table, name)):
                     self._retype(local, type_)
                 else:
                     self._append(table, name, type_)
@@ -105,8 +110,13 @@ class ColumnAdjustment(Document):
         """Add a column after the others of its table."""
         numbered = (f"{name} ({table}) {number}" for number in count(1))
         names = map(bracketed, chain([name, f"{name} ({table})"], numbered))
-        local = next(candidate for candidate in names if candidate not in self._used)
+        local = next(
+            candidate
+            for candidate in names
+            if candidate not in self._used and candidate.casefold() not in self._folded
+        )
         self._used.add(local)
+        self._folded.add(local.casefold())
         texts = {
             **_texts(type_),
             "remote-name": name,

@@ -23,10 +23,15 @@ def bracketed(name: str) -> str:
     return f"[{name.replace(']', ']]')}]"
 
 
+BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
+# Names in brackets, such as `[Extract].[Sales]`.
+_BRACKETED = re.compile(rf"(?:{BRACKETS.pattern}\.)*({BRACKETS.pattern})")
+
+
 def unbracketed(name: str) -> str:
-    """Return a name without its brackets; of `[Extract].[Sales]`, the last name."""
-    last = name.split("].[")[-1]
-    return last.removeprefix("[").removesuffix("]").replace("]]", "]")
+    """Return a name without its brackets, if it has any; of `[Extract].[Sales]`, the last name."""
+    match = _BRACKETED.fullmatch(name)
+    return match[1][1:-1].replace("]]", "]") if match else name
 
 
 def field_name(path: tuple[str, ...], *, single: bool) -> str:
@@ -393,7 +398,6 @@ def _tables(root: Element, part: str) -> Mapping[str, str]:
     return {name: table for name, table in tables.items() if count[table] == 1}
 
 
-BRACKETS = re.compile(r"\[(?:[^\]]|\]\])*\]")
 # A field, perhaps with the name of the data source before it.
 _NAMED = re.compile(rf"(?:{BRACKETS.pattern}\.)?({BRACKETS.pattern})")
 # How views and filters name a column: its name, with an aggregation, a kind, perhaps a number.

@@ -335,13 +335,12 @@ class TdsEdit(Document):
         if kept := [entry for entry in old if folder is not None and folder_of([entry]) == folder]:
             items[of] = kept[:1]
         elif folder is not None:
-            folders = self.root
-            if not self._has_old_folders:
-                folders = self._section("folders-common", _FOLDERS)
-            parent = _child(folders, "folder", folder)
             if self._has_old_folders:
                 # Old folders hold either dimensions or measures.
-                parent.set("role", f"{role}s")
+                parent = _child(self.root, "folder", folder, role=f"{role}s")
+            else:
+                folders = self._section("folders-common", _FOLDERS)
+                parent = _child(folders, "folder", folder)
             kind = "drillpath" if items is self.paths else "field"
             item = etree.Element("folder-item", {"name": of, "type": kind})
             insert_at(parent, len(parent), item)
@@ -431,12 +430,13 @@ def _is_formula(path: FieldPath) -> bool:
     return path[::2] == ("calculation", "formula")
 
 
-def _child(parent: Element, tag: str, name: str) -> Element:
-    """Return the child of this name; create it if it is missing."""
+def _child(parent: Element, tag: str, name: str, **attributes: str) -> Element:
+    """Return the child with this name and these attributes; create it if it is missing."""
+    attributes = {"name": name, **attributes}
     for child in parent:
-        if tag_of(child) == tag and child.get("name") == name:
+        if tag_of(child) == tag and attributes.items() <= attributes_of(child).items():
             return child
-    child = etree.Element(tag, {"name": name})
+    child = etree.Element(tag, attributes)
     if parent.tag == "datasource":
         insert(parent, child)
     else:

@@ -13,11 +13,13 @@ from tableau_pipeline.metadata.columns import TypesByTable
 from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.metadata.merge import TAKEN, Values, merge
 from tableau_pipeline.metadata.tds import Tds, pack
+from tableau_pipeline_tests.metadata.shapes import SHAPES
 from tableau_pipeline_tests.metadata.test_digest import TDS
 
+ODD = [("[odd]", "TEXT")]
 TABLES: TypesByTable = {
     "flights": [("carrier", "TEXT"), ("delay", "BIGINT"), ("day", "DATE")],
-    "air]lines": [("[odd]", "TEXT")],
+    "air]lines": ODD,
 }
 # The form that it has when the columns are those of `TABLES`.
 FILE = Tds(Tds(TDS.encode()).edited({}, TABLES))
@@ -158,6 +160,28 @@ def test_columns_follow_the_file():
     )
 
 
+def test_new_columns_that_differ_only_in_case():
+    """Prevents: two fields of one name for Tableau, or a new name for no reason."""
+    shape = SHAPES["migrated"]
+    columns = [each for each in shape.tables["Orders"] if each[0] != "day"]
+    columns += [("DAY", "DATE"), ("TWICE", "TEXT"), ("large", "TEXT")]
+    edited = Tds(Tds(shape.content).edited({}, {"Orders": columns}))
+    new = [record.local for record in edited.records][-3:]
+    assert new == ["[DAY]", "[TWICE (Orders)]", "[large (Orders)]"]
+
+
+def test_names_with_odd_brackets():
+    """Prevents: a formula that reads another column, or a folder that is called "Prices [EUR"."""
+    tables = {"flights": [*TABLES["flights"], ("a].[delay", "BIGINT")], "air]lines": ODD}
+    path = ("calculation", "Sum", "formula")
+    wanted = {path: "SUM([flights.a]].[delay])"}
+    wanted["field", "flights", "delay", "folder"] = "Prices [EUR]"
+    edited = applied(FILE, wanted, tables)
+    assert edited.values(wanted)[path] == wanted[path]
+    assert b"SUM([a]].[delay])" in edited.content
+    assert "Prices [EUR]" in read_metadata(edited.content).work["folders"]
+
+
 def test_other_tables_cannot_be_merged():
     # Prevents: a file is published whose fields belong to tables that it does not have.
     with pytest.raises(ValueError, match=r"air\]lines, flights, and those to be published flights"):
@@ -214,6 +238,22 @@ def test_old_folders():
     assert [(each.get("name"), each.get("role")) for each in root.iter("folder")] == [
         ("Facts", "measures")
     ]
+
+
+def test_old_folders_of_dimensions_and_of_measures():
+    """Prevents: a folder of measures becomes one of dimensions, without its fields."""
+    shape = SHAPES["folders of old products"]
+    path = ("field", "Orders", "day", "folder")
+    edited = Tds(shape.content).edited({path: "Money"}, shape.tables)
+    root = etree.fromstring(edited)
+    assert [
+        (each.get("role"), [item.get("name") for item in each])
+        for each in root.iterfind("folder[@name='Money']")
+    ] == [("measures", ["[net]", "[Calculation_7]"]), ("dimensions", ["[day]"])]
+    back = Tds(edited).edited({path: None}, shape.tables)
+    assert canonical(etree.fromstring(back).findall("folder")[-1]) == canonical(
+        etree.fromstring(shape.content).findall("folder")[-1]
+    )
 
 
 @pytest.mark.parametrize(
