@@ -106,6 +106,17 @@ _NEXT_STEP = {
 }
 
 
+@contextmanager
+def _no_refusal(doing: str) -> Generator[None]:
+    """Turn refusals into errors: another road may be taken only if the request was refused."""
+    try:
+        yield
+    except RefusedError as error:
+        raise RefreshError(
+            f"{doing}: the server accepted it, but refused a later request: {error}"
+        ) from error
+
+
 @dataclass
 class Sender:
     """Sends the requests of one refresh, which has claimed the data source.
@@ -275,8 +286,9 @@ class Sender:
                 raise UnknownOutcomeError(message)
             self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
             intent = self._record(intent, job_id=job_id)
-            self._learn_word(intent)
-            return self._wait_for_job(intent, before, doing=doing, actions=actions)
+            with _no_refusal(doing):
+                self._learn_word(intent)
+                return self._wait_for_job(intent, before, doing=doing, actions=actions)
 
     def _is_listed(self, intent: Intent) -> bool:
         words, since = self.site.facts.job_words, intent.recorded_at.replace(microsecond=0)

@@ -22,6 +22,7 @@ from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Intent, Owner, Record
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import NotAcceptedError, RefreshError, RefusedError
+from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Publish
@@ -121,6 +122,32 @@ def test_request_that_a_server_has_not_accepted(
         refused(pipeline.run, f"{status}00", error=NotAcceptedError)
     assert [each.outcome for each in pipeline.journal.intents()] == [Outcome.REFUSED]
     pipeline.run()
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.slow
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("call", ["updated_at", "tag"])
+@pytest.mark.parametrize("before", [changed_rows, new_file])
+def test_refusal_of_a_later_request(pipeline: Pipeline, before: Before, call: str):
+    """Prevents: a second publish beside a job that may run, as if the first were refused."""
+    before(pipeline)
+    (item,) = pipeline.found()
+    pipeline.eyes.untag(str(item.id), [pipeline.declaration.tag])
+    sent = len(jobs(pipeline))
+
+    def refuse() -> None:
+        raise RefusedError("403004 Forbidden", code=Code.SERVER)
+
+    around = {"around_server": lambda server: At(server, call, refuse)}
+    with ExitStack() as held:
+        if call == "updated_at":
+            held.enter_context(pipeline.sandbox.held_jobs())
+        told = refused(lambda: pipeline.run(around=around), "403004", error=RefreshError)
+        assert not isinstance(told, RefusedError)
+        assert len(jobs(pipeline)) == sent + 1
+    pipeline.run()
+    assert len(jobs(pipeline)) == sent + 1
     assert_at_rest(pipeline)
 
 
