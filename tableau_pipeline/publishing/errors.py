@@ -35,6 +35,10 @@ class BadAnswerError(requests.RequestException):
     """The server does not answer as it should; the message continues after the server's address."""
 
 
+class TooBusyError(BadAnswerError):
+    """A request was turned away because there were too many, and not carried out."""
+
+
 class TooLargeError(BadAnswerError):
     """A request was refused because of its size, and not carried out."""
 
@@ -198,9 +202,14 @@ def translate_errors(
         message = f"{doing} failed: {message}"
         if isinstance(error, _REFUSED):
             raise RefusedError(message, code=Code.SERVER) from _cause_if_safe(error, hide)
-        is_lost = isinstance(error, (InternalServerError, requests.RequestException))
-        error_type = UnreachableError if is_lost else RefreshError
-        raise error_type(message) from _cause_if_safe(error, hide)
+        raise _type_without_refusal(error)(message) from _cause_if_safe(error, hide)
+
+
+def _type_without_refusal(error: Exception) -> type[RefreshError]:
+    if isinstance(error, TooBusyError):
+        return NotAcceptedError
+    is_lost = isinstance(error, (InternalServerError, requests.RequestException))
+    return UnreachableError if is_lost else RefreshError
 
 
 def _is_our_fault(error: Exception) -> bool:

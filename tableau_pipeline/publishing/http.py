@@ -24,7 +24,12 @@ from urllib3.util import Retry, parse_url
 from tableau_pipeline.errors import SettingError
 from tableau_pipeline.objects.stores import scheme_and_host
 from tableau_pipeline.publishing.deadlines import POOLS, LimitedBody, largest_body, too_late
-from tableau_pipeline.publishing.errors import IS_IT_RIGHT, BadAnswerError, TooLargeError
+from tableau_pipeline.publishing.errors import (
+    IS_IT_RIGHT,
+    BadAnswerError,
+    TooBusyError,
+    TooLargeError,
+)
 from tableau_pipeline.publishing.retries import (
     GATEWAY_FAILED,
     PAUSE,
@@ -200,6 +205,7 @@ class WireAdapter(HTTPAdapter):
         Raises:
             BadAnswerError: the request would go to another server; the answer is not Tableau's, too
                 large or too late; or the server is too busy, or refused a repeated update.
+            TooBusyError: the server or a gateway turned the request away.
             TooLargeError: something on the way does not let a request of this size through.
             BudgetSpentError: the session may send no more requests.
         """
@@ -243,14 +249,6 @@ class WireAdapter(HTTPAdapter):
 
     def _check_answer(self, response: requests.Response) -> None:
         request, status = response.request, response.status_code
-        # Check this status here: TSC does not keep it if a proxy answers in a format of its own.
-        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            raise TooLargeError(
-                "lets no requests of this size through, or a proxy in front of it does not. Raise "
-                "the limit, or set TSC_CHUNK_SIZE_MB to less than it lets through."
-            )
-        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            raise requests.exceptions.ProxyError("407 Proxy Authentication Required")
         # Whether an earlier attempt was left unanswered, or answered only by a gateway.
         may_have_arrived = any(
             past.error is not None or past.status in GATEWAY_FAILED
@@ -262,14 +260,20 @@ class WireAdapter(HTTPAdapter):
                 f"did not answer, and answered {status} when asked again. It may have received the "
                 "first request; the next run finds out what it did."
             )
-        # Gateways answer 429 and 503 in HTML or JSON. For a 503, TSC drops even Tableau's message.
-        if status == HTTPStatus.SERVICE_UNAVAILABLE or (
-            status == HTTPStatus.TOO_MANY_REQUESTS and not _TABLEAU_ERROR.search(response.content)
-        ):
-            unknown = "" if request.method == "GET" else ". The next run finds out what it did"
-            raise BadAnswerError(
-                f"is too busy ({status}): run again later, or less often{unknown}."
+        # Check this status here: TSC does not keep it if a proxy answers in a format of its own.
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            raise TooLargeError(
+                "lets no requests of this size through, or a proxy in front of it does not. Raise "
+                "the limit, or set TSC_CHUNK_SIZE_MB to less than it lets through."
             )
+        if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            raise requests.exceptions.ProxyError("407 Proxy Authentication Required")
+        # Gateways answer 429 and 503 in HTML or JSON. For a 503, TSC drops even Tableau's message.
+        if status == HTTPStatus.TOO_MANY_REQUESTS and not _TABLEAU_ERROR.search(response.content):
+            raise TooBusyError("is too busy (429): run again later, or less often.")
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            unknown = "" if request.method == "GET" else ". The next run finds out what it did"
+            raise BadAnswerError(f"is too busy (503): run again later, or less often{unknown}.")
         if 200 <= status < 300:
             self._check_content(str(request.method), request.path_url, response.content)
 

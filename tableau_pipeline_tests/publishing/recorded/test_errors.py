@@ -6,10 +6,15 @@ from pathlib import Path
 import pytest
 
 from tableau_pipeline.core.checkpoint import PublishMode
-from tableau_pipeline.errors import RefreshError, RefusedError
+from tableau_pipeline.errors import (
+    NotAcceptedError,
+    RefreshError,
+    RefusedError,
+    UnreachableError,
+)
 from tableau_pipeline.publishing import rest
 from tableau_pipeline_tests.publishing.conftest import CLEAR, fresh
-from tableau_pipeline_tests.publishing.hostile import Answer
+from tableau_pipeline_tests.publishing.hostile import Answer, Call
 from tableau_pipeline_tests.publishing.recorded.support import ITEM, LUID, Server, error, raw, xml
 from tableau_pipeline_tests.publishing.recorded.test_datasources import BY_ID, NONE
 
@@ -53,6 +58,35 @@ def test_server_that_is_busy_with_a_request(server: Server, answer: Answer):
         with pytest.raises(RefreshError) as caught:
             server.site.publish("1:2", name="x", project_id=LUID, mode=PublishMode.CREATE)
         assert too_busy(caught)
+
+
+@pytest.mark.parametrize("answer", [raw(HTML, status=429), error(429, "429000")])
+def test_server_that_turns_requests_away(server: Server, answer: Answer):
+    """Prevents: a request that nobody carried out counts as one that may still take effect."""
+    with (
+        server.saying("PATCH", f"{ITEM}/data", answer),
+        server.saying("POST", "sites/[^/]+/datasources", answer),
+    ):
+        with pytest.raises(NotAcceptedError):
+            server.site.update(LUID, batch=CLEAR, upload=None, request_id=fresh())
+        with pytest.raises(NotAcceptedError):
+            server.site.publish("1:2", name="x", project_id=LUID, mode=PublishMode.CREATE)
+
+
+@pytest.mark.parametrize("status", [407, 413, 429])
+def test_update_that_is_turned_away_when_it_is_repeated(server: Server, status: int):
+    """Prevents: an update that has arrived counts as refused, as a gateway refused its repeat."""
+    answers = iter([raw(HTML, status=502)])
+
+    def answer(call: Call) -> None:
+        next(answers, raw(HTML, status=status))(call)
+
+    with (
+        server.saying("PATCH", f"{ITEM}/data", answer) as asked,
+        pytest.raises(UnreachableError, match=f"answered {status} when asked again"),
+    ):
+        server.site.update(LUID, batch=CLEAR, upload=None, request_id=fresh())
+    assert len(asked) >= 2
 
 
 def test_busy_server_in_its_own_words(server: Server):
