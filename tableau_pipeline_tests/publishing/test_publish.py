@@ -217,7 +217,7 @@ def test_server_without_updates(tmp_path: Path, small: Path):
 
 def test_viewer_may_not_update(sign_in: SignIn, sales: RemoteDatasource):
     # Prevents: a missing permission shows as a number only.
-    expected = pytest.raises(RefusedError, match=r"403004.*Overwrite")
+    expected = pytest.raises(RefusedError, match=r"403032.*Overwrite")
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, expected:
         viewer.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
 

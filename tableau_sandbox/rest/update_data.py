@@ -21,7 +21,7 @@ _BATCH_BYTES = 16 << 20
 
 def update_data(services: Services, call: Call) -> Reply:
     """Queue an action batch; a RequestID that was used within 24 hours changes nothing."""
-    datasource = find_datasource(services, call, to=WRITE)
+    datasource = find_datasource(services, call, to=WRITE, refused="403032")
     user = call.user
     if services.options.updates_by == "owner" and not (
         user.is_admin or datasource.owner == user.luid

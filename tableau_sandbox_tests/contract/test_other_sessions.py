@@ -408,6 +408,15 @@ def test_update_of_another_users_data(
 
 
 @fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
+def test_update_by_a_reader(workspace: Workspace, creator: OtherSession):
+    """Whoever may read but not write does not update data: 403032."""
+    target = workspace.published()
+    workspace.send(f"PUT {target.path}/permissions {_rule('Read')}", they=creator.user).succeeds()
+    workspace.update(target, [_CLEAR], by=creator).is_refused("403032")
+    assert workspace.rows(target) == [*ROWS]
+
+
+@fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
 def test_update_by_a_writer(workspace: Workspace, creator: OtherSession):
     """Whoever may write but is not the owner does not update data: 403004."""
     target = workspace.published()
