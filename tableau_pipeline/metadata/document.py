@@ -122,8 +122,8 @@ ORDER = (
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
 # Products put this prefix before an element or attribute until a release officially supports it.
 # Its form with "false" is for older products; newer products drop it and use the form with "true",
-# which stands next to it.
-FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
+# which stands next to it. Something that belongs to several features has several prefixes.
+_FEATURES = re.compile(r"(?:_\.fcp\.\w+\.(?:true|false)\.\.\.)+")
 # The namespace of attributes that belong to users or the user interface.
 USER = "http://www.tableausoftware.com/xml/user"
 # The column that represents a whole table has a name that begins with this. The table's id follows,
@@ -169,15 +169,19 @@ def attributes_of(element: Element | None) -> dict[str, str]:
 
 
 def tag_of(element: Element) -> str:
-    """Return the tag of an element without the prefix of a feature; "" for a comment."""
-    tag = element.tag if isinstance(element.tag, str) else ""
-    return FEATURE.sub("", tag) if tag.startswith("_") else tag
+    """Return the tag of an element without the prefixes of features; "" for a comment."""
+    return _without_prefixes(element.tag)[0] if isinstance(element.tag, str) else ""
 
 
 def is_for_old_products(element: Element) -> bool:
     """Whether an element is only for older products."""
-    match = FEATURE.match(element.tag) if isinstance(element.tag, str) else None
-    return match is not None and match[1] == "false"
+    return isinstance(element.tag, str) and _without_prefixes(element.tag)[1]
+
+
+def _without_prefixes(name: str) -> tuple[str, bool]:
+    """Return a name without the prefixes of features, and whether it is for older products."""
+    match = _FEATURES.match(name) if name.startswith("_") else None
+    return (name[match.end() :], ".false..." in match[0]) if match else (name, False)
 
 
 def resolve(root: Element) -> None:
@@ -188,10 +192,11 @@ def resolve(root: Element) -> None:
             continue
         element.tag = tag_of(element)
         for key, value in attributes_of(element).items():
-            if match := FEATURE.match(key):
+            name, is_old = _without_prefixes(key)
+            if name != key:
                 del element.attrib[key]
-                if match[1] == "true":
-                    element.set(key[match.end() :], value)
+                if not is_old:
+                    element.set(name, value)
 
 
 def visible_name(element: Element) -> str:

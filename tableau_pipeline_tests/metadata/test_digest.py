@@ -142,6 +142,19 @@ def test_work_has_names():
     assert read("<datasource><connection /></datasource>").work == {}
 
 
+def test_several_features_of_one_element():
+    """Prevents: all data sources of a site seem to be edited after an upgrade of the server."""
+    style = "<style><style-rule element='mark' marks='x'/></style>"
+    saved = (
+        "<style><_.fcp.A.true..._.fcp.B.true...style-rule element='mark' "
+        "_.fcp.A.true..._.fcp.B.true...marks='x' _.fcp.A.true..._.fcp.B.false...marks='y'/>"
+        "<_.fcp.A.true..._.fcp.B.false...style-rule element='cell'/></style>"
+    )
+    documents = (TDS.replace("</datasource>", f"{each}</datasource>") for each in (style, saved))
+    new, old = map(read, documents)
+    assert new.digest == old.digest != WHOLE.digest
+
+
 def test_columns_of_an_extract():
     # Prevents: packages that wrap an extract seem to have no columns.
     record = (
