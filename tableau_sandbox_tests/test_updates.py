@@ -270,6 +270,11 @@ def test_filters_order_and_pages(new_server: NewServer, tmp_path: Path, one_row:
         "progress:lte:50": [],
         "notes:has:problem publishing": ["C"],
         "title:has:A": ["A"],
+        "title:eq:*": ["C", "B", "A"],
+        "title:eq:*B*": ["B"],
+        "status:eq:S*cc*ss": ["B", "A"],
+        "status:eq:S*ccess*s": [],
+        "status:in:[S*]": [],
         "subtitle:has:A": [],
     }.items():
         assert titles(f"?filter={query}") == expected, query

@@ -173,7 +173,8 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
     chosen = fields[name]
     if how not in chosen.operators:
         raise refusal("400065", f"The filter query has an operator unknown for '{name}': '{how}'.")
-    test = _OPERATORS[how]
+    is_pattern = how == "eq" and chosen.parse is str and "*" in value
+    test = _matches if is_pattern else _OPERATORS[how]
     fold = str.casefold if chosen.any_case else str
     try:
         wanted = chosen.parse(fold(value))
@@ -195,6 +196,21 @@ def _order(text: str, *, fields: Mapping[str, Field[_T]]) -> list[tuple[Field[_T
 
 def _listed(found: str, wanted: str) -> bool:
     return found in [value.strip() for value in wanted.strip("[]").split(",")]
+
+
+def _matches(found: str, pattern: str) -> bool:
+    """Whether a text is that of a filter, in which each asterisk stands for any text."""
+    first, *others = pattern.split("*")
+    *middle, last = others
+    # Look for the parts one after another: a regular expression may take seconds for this.
+    begin, end = len(first), len(found) - len(last)
+    if begin > end or not (found.startswith(first) and found.endswith(last)):
+        return False
+    for part in middle:
+        if (at := found.find(part, begin, end)) < 0:
+            return False
+        begin = at + len(part)
+    return True
 
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {

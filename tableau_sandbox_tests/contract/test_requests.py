@@ -248,6 +248,15 @@ def test_filter_by_no_time(session: Session):
         session.ask("GET", f"datasources?filter={clause}").is_refused("400065")
 
 
+@fact("GET sites/{site}/datasources", Source.MCP)
+def test_asterisk_in_a_filter(workspace: Workspace):
+    """An asterisk in a filter by name stands for any text."""
+    name = workspace.shared.name
+    for pattern, is_found in ((f"{name[:-1]}*", True), (f"*{name}*", True), (f"{name}?*", False)):
+        answer = workspace.send(f"GET datasources?filter=name:eq:{pattern}").succeeds()
+        assert (workspace.shared.luid in answer.all("datasources/datasource@id")) == is_found
+
+
 @fact(f"GET {_PROJECTS}", Source.REFERENCE)
 def test_sorted_list(session: Session):
     """A list is sorted as asked for."""
