@@ -37,6 +37,8 @@ Rules = Mapping[tuple[str, str], str]
 DesiredValues = Mapping[FieldPath, str | None]
 # The error code for a data source without quality warnings: reading them gives an empty list.
 _NO_WARNINGS = "404030"
+# The error code for a rule that does not exist.
+_NO_RULE = "404013"
 _CHANGE_REMEDIES = {
     "403027": "Only administrators may change the owner, and perhaps the leaders of its project: "
     "make this user one, or leave the owner as it is",
@@ -299,7 +301,7 @@ def permissions(site: TableauSite, luid: str) -> Rules:
 
 
 def set_permissions(site: TableauSite, luid: str, rules: Rules, *, remove: Rules) -> None:
-    """Remove permission rules from a data source, then add others."""
+    """Remove permission rules, if they exist, from a data source, then add others."""
     endpoint = site.tsc.datasources
     url = f"{endpoint.baseurl}/{luid}/permissions"
     added: dict[str, dict[str, str]] = defaultdict(dict)
@@ -313,7 +315,12 @@ def set_permissions(site: TableauSite, luid: str, rules: Rules, *, remove: Rules
     def change() -> None:
         # Remove first: the server ignores a new rule for a capability that already has one.
         for (group, capability), mode in remove.items():
-            endpoint.delete_request(f"{url}/groups/{group}/{capability}/{mode}")
+            try:
+                endpoint.delete_request(f"{url}/groups/{group}/{capability}/{mode}")
+            except TSC.ServerResponseError as error:
+                # A user has removed it, or we have, before the session was renewed.
+                if error.code != _NO_RULE:
+                    raise
         if additions:
             endpoint.put_request(url, RequestFactory.Permission.add_req(additions))
 

@@ -22,7 +22,7 @@ from tableau_pipeline_tests.publishing.conftest import (
     hooked,
     published,
 )
-from tableau_sandbox.faults import Delay
+from tableau_sandbox.faults import Delay, ExpireSessions
 
 
 def test_what_the_server_tells(shop: Shop, other: Path):
@@ -181,6 +181,17 @@ def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
     assert properties.permissions(tableau, sales.luid) == before | added
     properties.set_permissions(tableau, sales.luid, {}, remove={query: "Allow"})
     assert properties.permissions(tableau, sales.luid) == before | {read: "Deny"}
+
+
+def test_session_that_ends_between_two_changes_of_permissions(shop: Shop):
+    """Prevents: permissions stay as they were, as the first of them was removed already."""
+    before = properties.permissions(shop.site, shop.sales.luid)
+    assert len(before) > 1
+    ends = ExpireSessions(method="DELETE", path="sites/*/datasources/*/permissions/*/*/*/*", nth=2)
+    with shop.sandbox.armed(ends) as fault:
+        properties.set_permissions(shop.site, shop.sales.luid, {}, remove=before)
+    assert fault.fired == 1
+    assert properties.permissions(shop.site, shop.sales.luid) == {}
 
 
 def test_quality_warnings(shop: Shop):
