@@ -33,6 +33,7 @@ from tableau_pipeline.errors import (
 )
 from tableau_pipeline.metadata.contents import Metadata
 from tableau_pipeline.metadata.merge import Merge
+from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Distrust, sentence
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
@@ -259,7 +260,7 @@ class Sender:
         """Record the intent, check that nothing changed, send the request and wait for it."""
         # Store the intent first, so that a refresh that claims after our check sees the intent.
         # Storing it checks the claim.
-        self.claim.append(intent)
+        self._store(intent)
         try:
             self._check_unchanged(intent, before)
             # A failing network may have made that check take minutes: another run may have begun.
@@ -289,6 +290,15 @@ class Sender:
             with _no_refusal(doing):
                 self._learn_word(intent)
                 return self._wait_for_job(intent, before, doing=doing, actions=actions)
+
+    def _store(self, intent: Intent) -> None:
+        try:
+            self.claim.append(intent)
+        except (OSError, StoreError):
+            # The store may have it all the same, and the next run would wait for its job.
+            with suppress(OSError, RefreshError):
+                self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
+            raise
 
     def _is_listed(self, intent: Intent) -> bool:
         words, since = self.site.facts.job_words, intent.recorded_at.replace(microsecond=0)

@@ -22,6 +22,7 @@ from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Intent, Owner, Record
 from tableau_pipeline.core.policies import Diff
 from tableau_pipeline.errors import NotAcceptedError, RefreshError, RefusedError
+from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
@@ -120,6 +121,23 @@ def test_request_that_a_server_has_not_accepted(
     )
     with pipeline.sandbox.armed(refuse):
         refused(pipeline.run, f"{status}00", error=NotAcceptedError)
+    assert [each.outcome for each in pipeline.journal.intents()] == [Outcome.REFUSED]
+    pipeline.run()
+    assert_at_rest(pipeline)
+
+
+@pytest.mark.slow
+def test_store_that_loses_its_answer(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a request that was never sent blocks a user without jobs for hours."""
+    pipeline = new_pipeline(user=ANN, on={"job_access": "own-jobs"})
+    changed_rows(pipeline)
+
+    def lose() -> None:
+        raise StoreError("no answer")
+
+    around = {"around_journal": lambda journal: At(journal, "append", lose, when="after")}
+    with pytest.raises(StoreError):
+        pipeline.run(around=around)
     assert [each.outcome for each in pipeline.journal.intents()] == [Outcome.REFUSED]
     pipeline.run()
     assert_at_rest(pipeline)
