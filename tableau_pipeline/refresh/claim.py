@@ -3,7 +3,7 @@
 import logging
 import random
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
@@ -168,8 +168,19 @@ def claimed(
         finally:
             # A claim left open after an error would block later refreshes until this process ends.
             if not claim.is_closed:
-                with suppress(OvertakenError):
-                    claim.close(failure=failure)
+                _close(claim, failure, log)
+
+
+def _close(claim: HeldClaim, failure: Failure | None, log: logging.Logger) -> None:
+    try:
+        claim.close(failure=failure)
+    except OvertakenError:
+        pass
+    except (OSError, RefreshError) as error:
+        # Do not hide the error of the refresh, which says what to do.
+        if failure is None:
+            raise
+        log.warning("The claim stays open until this process ends: %s", error)
 
 
 def _wait_for_claim(

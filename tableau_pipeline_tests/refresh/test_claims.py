@@ -19,6 +19,7 @@ from tableau_pipeline.errors import (
     RefusedError,
     UnreachableError,
 )
+from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
@@ -103,6 +104,18 @@ def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
     pipeline.missing = {"flights"}
     refused(lambda: pipeline.run(around={"around_journal": lambda _: one}))
     assert open_claims(one) == []
+
+
+def test_error_that_cannot_be_recorded(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
+    """Prevents: a refusal is lost behind an error of the store, and the refresh is tried again."""
+
+    def fails() -> None:
+        raise StoreError("no answer")
+
+    pipeline.missing = {"flights"}
+    around = {"around_journal": lambda journal: At(journal, "append", fails)}
+    refused(lambda: pipeline.run(around=around), "flights")
+    assert "The claim stays open until this process ends: no answer" in caplog.messages
 
 
 def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
