@@ -14,6 +14,7 @@ from tableau_pipeline.metadata.document import (
     Document,
     attributes_of,
     edit_kinds,
+    hyper_connections,
     is_automatic,
     parsed,
     resolve,
@@ -64,6 +65,7 @@ class Metadata:
         tds: the file itself; b"" if unknown.
         source: the class of the database that the data source connects to, such as "postgres"; None
             if all its data are in Hyper.
+        has_file: whether its data are in a `.hyper` file.
         filters: what decides which rows a user sees, as `row_filters` returns it; {} if `tds` is
             unknown.
     """
@@ -73,6 +75,7 @@ class Metadata:
     work: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tds: bytes = field(default=b"", repr=False, compare=False)
     source: str | None = None
+    has_file: bool = True
     filters: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -85,9 +88,12 @@ def read_metadata(tds: bytes) -> Metadata:
     root = parsed(tds, comments=False)
     resolve(root)
     document = Document(root)
-    columns, source = frozenset(document.locals), _source(document.root)
+    columns, source = frozenset(document.locals), _source(root)
     work, filters = _work(document), row_filters(document)
-    return Metadata(_digest(document, columns), columns or None, work, tds, source, filters)
+    has_file = bool(hyper_connections(root))
+    # The digest comes last, as it takes the document apart.
+    digest = _digest(document, columns)
+    return Metadata(digest, columns or None, work, tds, source, has_file, filters)
 
 
 def _work(document: Document) -> dict[str, tuple[str, ...]]:

@@ -163,6 +163,12 @@ def parsed(tds: bytes, *, comments: bool = True) -> Element:
     return root
 
 
+def hyper_connections(root: Element) -> list[Element]:
+    """Return the connections to `.hyper` files; that of an extract comes first."""
+    parts = ("./extract//connection", "./connection//connection", "./connection")
+    return [found for part in parts for found in root.iterfind(f"{part}[@class='hyper']")]
+
+
 def attributes_of(element: Element | None) -> dict[str, str]:
     """Return the attributes of an element; {} if it is None."""
     return {} if element is None else {str(key): str(text) for key, text in element.attrib.items()}

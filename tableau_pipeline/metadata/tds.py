@@ -21,6 +21,7 @@ from tableau_pipeline.metadata.document import (
     default_role,
     fields_in,
     folder_of,
+    hyper_connections,
     insert,
     insert_at,
     is_automatic,
@@ -222,11 +223,13 @@ def merged_into(
         tables: as in `Tds.edited`.
 
     Raises:
-        ValueError: the `.tds` has other tables.
+        ValueError: the `.tds` has other tables, or its data are not in Hyper.
     """
     while True:
         result = merge(wanted, written, found, on_conflict=on_conflict)
         edited = tds.edited(result.of_fields, tables)
+        if not hyper_connections(tds.root):
+            raise ValueError("its data are not in a .hyper file")
         # Repeat this: a field that is not renamed keeps its old name, which another one may want.
         taken = Tds(edited).taken(result.of_fields) if result.of_fields else {}
         if not taken:
@@ -481,10 +484,7 @@ def pack(tds: bytes, hyper: Path, into: Path) -> None:
         ValueError: the `.tds` has no connection to a `.hyper` file.
     """
     root = parsed(tds)
-    parts = ("./extract//connection", "./connection//connection", "./connection")
-    connections = [
-        connection for part in parts for connection in root.iterfind(f"{part}[@class='hyper']")
-    ]
+    connections = hyper_connections(root)
     if not connections:
         raise ValueError("it has no connection to a .hyper file")
     path = PurePosixPath(connections[0].get("dbname", "").replace("\\", "/"))

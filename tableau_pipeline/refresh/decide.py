@@ -305,6 +305,8 @@ def _metadata_misfits(facts: Facts) -> list[str]:
         changes = [*schema_changes(facts.columns, columns_of(checkpoint.tables))]
         if checkpoint.declaration != facts.declaration.digest():
             changes.append("the declaration changed")
+    if metadata and not metadata.has_file:
+        changes.append("the published data source has no .hyper file")
     if changes or metadata is None or metadata.columns is None:
         return changes
     # According to our records it fits, but another user may have overwritten it.

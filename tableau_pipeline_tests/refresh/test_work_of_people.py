@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+from collections.abc import Callable
 
 import pytest
 
@@ -95,6 +96,23 @@ def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
     pipeline.model("flights", flights().drop_columns("carrier"))
     assert pipeline.run(Accept.SCHEMA).warnings == ()
     assert saved(pipeline) == []
+
+
+@pytest.mark.slow
+@pytest.mark.few_variants(1)
+@pytest.mark.parametrize("replace", ["keeps-metadata", "refused"])
+def test_a_database_in_place_of_our_file(new_pipeline: Callable[..., Pipeline], replace: str):
+    """Prevents: each refresh fails, without a word on how to go on, once somebody has connected
+    the data source to a database."""
+    pipeline = new_pipeline(on={"replace": replace})
+    pipeline.run()
+    other_users.connects_to_a_database(pipeline)
+    pipeline.model("flights", flights(9))
+    told = ("the published data source has no .hyper file", '"Delayed"', "accept: [overwrite]")
+    refused(pipeline.run, *told)
+    assert pipeline.run(Accept.OVERWRITE).decision == "publish (overwrite)"
+    assert pipeline.wrong() == []
+    assert [file.suffix for file in (pipeline.folder / "kept").iterdir()] == [".tds"]
 
 
 @pytest.mark.slow

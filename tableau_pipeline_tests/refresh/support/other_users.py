@@ -162,6 +162,20 @@ def makes_it_an_extract(pipeline: Pipeline) -> None:
         site.tsc.datasources.publish(target, edited, "Overwrite")
 
 
+def connects_to_a_database(pipeline: Pipeline) -> None:
+    """Publish it again with a live connection to a table in PostgreSQL, which has our columns."""
+    (item,) = pipeline.found()
+    with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
+        file = Path(folder) / "live.tds"
+        file.write_text(
+            "<datasource><connection class='federated'><named-connections><named-connection "
+            "name='p'><connection class='postgres' dbname='air'/></named-connection>"
+            f"</named-connections>{_records('Extract')}</connection>{CALCULATION}</datasource>"
+        )
+        target = TSC.DatasourceItem(item.project_id, name=item.name)
+        site.tsc.datasources.publish(target, file, "Overwrite")
+
+
 def deletes_a_flight(sandbox: Sandbox, luid: str) -> None:
     """Update published data by an action batch of their own."""
     batch = Batch([Delete(target="Extract", where=target("flight_id") == 1)])
