@@ -1,7 +1,8 @@
 """Build the files that a refresh sends: whole data sources, and payloads of updates."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,15 +10,15 @@ from pathlib import Path
 from tableauhyperapi import HyperException, escape_name
 
 from tableau_pipeline.core.checkpoint import Checkpoint, TableContent
-from tableau_pipeline.core.declaration import Declaration
+from tableau_pipeline.core.declaration import Declaration, Table
 from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.errors import DamagedSnapshotError, RefusedError
 from tableau_pipeline.extracts.affected_rows import TableChange, TableVersion
-from tableau_pipeline.extracts.checks import check_rows, damage
+from tableau_pipeline.extracts.checks import check_rows, damage, readable
 from tableau_pipeline.extracts.content import Models, desired_table, table_source
 from tableau_pipeline.extracts.delta import Delta, build_delta, differing_rows, split_delta
 from tableau_pipeline.hyper.build import Extract, build_extract
-from tableau_pipeline.hyper.messages import is_out_of_memory
+from tableau_pipeline.hyper.messages import is_out_of_memory, may_be_damaged
 from tableau_pipeline.hyper.parquet import TableSource, select_sql
 from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.outcome import Code, Refusal
@@ -32,6 +33,7 @@ class Builder:
 
     Attributes:
         samples: whether these errors may show values of rows.
+        pinned_for: for rows that a record names: what is impossible without them, and the remedy.
     """
 
     declaration: Declaration
@@ -42,6 +44,7 @@ class Builder:
     now: Callable[[], datetime]
     log: logging.Logger
     samples: bool = False
+    pinned_for: tuple[str, str] | None = None
     # The reason why a version cannot be read; each key is a model and the number of a version.
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
@@ -80,16 +83,30 @@ class Builder:
             is_known = snapshot and (snapshot.columns, snapshot.fingerprint) == expected
             # The owner of a lake table may have removed files of its older versions.
             if snapshot is None or not is_known or snapshot.missing():
-                refusal = Refusal(
-                    f'{doing}: the rows of table "{table.name}" that a refresh published are not '
-                    "known, or no longer there",
-                    Code.PUBLISHED_VERSION,
-                    table=table.name,
-                    remedy=remedy,
-                )
-                raise RefusedError(refusal)
+                raise _no_longer_there(table, doing, remedy)
             models[table.model] = snapshot
-        return replace(self, models=models)
+        return replace(self, models=models, pinned_for=(doing, remedy))
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Within the block, turn errors of hyperd into errors that name the cause.
+
+        Raises:
+            RefusedError: as `readable`; pinned rows are damaged.
+        """
+        if self.pinned_for is None:
+            with readable(self.hyper, self.declaration, self.models):
+                yield
+            return
+        try:
+            yield
+        except HyperException as error:
+            for table in self.declaration.tables if not is_out_of_memory(error) else ():
+                snapshot = self.models[table.model]
+                if snapshot.missing() or (may_be_damaged(error) and damage(self.hyper, snapshot)):
+                    # Newer rows of the model do not replace these.
+                    raise _no_longer_there(table, *self.pinned_for) from error
+            raise
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
         """Build the whole data source."""
@@ -282,6 +299,17 @@ class Builder:
                 self._damaged[table.model, table.version] = reason
                 is_any_damaged = True
         return is_any_damaged
+
+
+def _no_longer_there(table: Table, doing: str, remedy: str) -> RefusedError:
+    refusal = Refusal(
+        f'{doing}: the rows of table "{table.name}" that a refresh published are not '
+        "known, or no longer there",
+        Code.PUBLISHED_VERSION,
+        table=table.name,
+        remedy=remedy,
+    )
+    return RefusedError(refusal)
 
 
 def _is_checked(desired: TableContent, published: TableContent) -> bool:

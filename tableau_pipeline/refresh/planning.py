@@ -292,7 +292,7 @@ class Planner:
         return replace(base, filters=()) if is_accepted else base
 
     def _plan_for(self, base: Base) -> Planned:
-        builder, deltas = self.builder, ()
+        builder = self.builder
         with phase(self.seconds, "plan"):
             is_empty = holds_rows_back(self.setup.declaration, base)
             pinned = None if is_empty else self._pinned(base)
@@ -303,6 +303,16 @@ class Planner:
             else:
                 desired = pinned.tables
                 builder = builder.pinned(desired, **self._without_rows())
+        # Pinned models may be older than those of `newest_models`.
+        with builder.reading():
+            planned = self._plan_to(desired, builder, base, is_empty=is_empty)
+        return replace(planned, taken_at=pinned.taken_at if pinned else None)
+
+    def _plan_to(
+        self, desired: Mapping[str, TableContent], builder: Builder, base: Base, *, is_empty: bool
+    ) -> Planned:
+        deltas: Sequence[Delta] = ()
+        with phase(self.seconds, "plan"):
             metadata = self._declared_metadata(builder, desired, base)
             facts = Facts(
                 declaration=self.setup.declaration,
@@ -325,8 +335,7 @@ class Planner:
             changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self.seconds, "plan"):
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
-        taken_at = pinned.taken_at if pinned else None
-        return Planned(plan, base, desired, metadata, builder, deltas, taken_at)
+        return Planned(plan, base, desired, metadata, builder, deltas)
 
     def _decide(self, facts: Facts, *, is_empty: bool) -> Plan | Changed:
         """Decide what to do; `is_empty` says that no row is to be published yet."""

@@ -34,7 +34,6 @@ from tableau_pipeline.core.checkpoint import Accepted, Checkpoint, NoUpdates, Se
 from tableau_pipeline.core.hold import Hold, check_not_held, end_hold, hold_of, put_hold
 from tableau_pipeline.core.journal import Recovered
 from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, RefusedError
-from tableau_pipeline.extracts.checks import readable
 from tableau_pipeline.extracts.delta import remove
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import conflict_phrases
@@ -251,14 +250,12 @@ def build(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Built:
 
 
 def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Planned:
-    declaration = setup.declaration
-    planned = within_limits(
-        planner.plan(recovered),
-        planner.options,
-        declaration=declaration,
-        digest=setup.declaration_digest,
-    )
-    return entitled(planned, declaration.entitlements, planner.site)
+    declaration, planned = setup.declaration, planner.plan(recovered)
+    with planned.builder.reading():
+        planned = within_limits(
+            planned, planner.options, declaration=declaration, digest=setup.declaration_digest
+        )
+        return entitled(planned, declaration.entitlements, planner.site)
 
 
 def _effective_options(setup: Setup, options: Options) -> Options:
@@ -385,7 +382,7 @@ class _Phases:
             seconds=planner.seconds,
         )
         # With metadata_only, the planned models may be older than those of `newest_models`.
-        with readable(setup.hyper, setup.declaration, planned.builder.models):
+        with planned.builder.reading():
             sent, extract = delivery.deliver(planned)
             sent = self._prove(sent)
             if sent.distrust is None:

@@ -270,6 +270,24 @@ def test_a_plan_whose_facts_have_moved(pipeline: Pipeline, event: tuple[Callable
     assert [(each.id, each.updated_at) for each in pipeline.found()] == before
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("damaged", ["cut", "removed"])
+def test_a_plan_whose_rows_are_damaged(pipeline: Pipeline, damaged: str):
+    """Prevents: an error of hyperd, or advice to write a model again that has newer rows."""
+    published(pipeline)
+    snapshot = pipeline.model("flights", changed(20, 3))
+    plan = saved(pipeline)
+    pipeline.model("flights", changed(20, 4))
+    for path in map(Path, snapshot.paths):
+        content = path.read_bytes()
+        path.unlink()
+        if damaged == "cut":
+            path.write_bytes(content[:-20])
+    code, text = refusal(pipeline, saved=plan)
+    assert code is Code.PUBLISHED_VERSION
+    assert "cannot be refreshed as planned" in text
+
+
 def test_a_plan_whose_place_is_taken(pipeline: Pipeline):
     """Prevents: a saved plan takes over what another user has published meanwhile."""
     published(pipeline)

@@ -50,6 +50,7 @@ REGRESSIONS = {
     374923427: ("96f0ede2", "a late time stamp between a dry run and the refresh after it"),
     471555785: ("899603f5", "declared metadata that a takeover dropped before it was killed"),
     35: ("a5490895", "an update that was sent again after its answer was lost"),
+    903: ("eb488b95", "a saved plan whose rows a disk has damaged"),
     190: ("b44746ce", "an approval that forbade the repair of what was sent within it"),
 }
 # A history takes about eight seconds of a processor. FEW run in `make test`, MANY in CI, and there
