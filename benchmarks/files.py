@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +32,10 @@ _WORDS = ("golf", "polo", "passat", "corsa", "focus", "fiesta", "clio", "twingo"
 
 
 def compare_files(runs: int) -> None:
-    """Print a table: a CSV file to Parquet, in turns; then the memory for ten times the rows."""
+    """Convert a CSV file to Parquet in several ways, in turns, and print what each way costs.
+
+    Then print the memory that we use for the file, and for one with ten times the rows.
+    """
     with TemporaryDirectory() as name:
         folder = Path(name)
         path = generated(folder / "rows.csv", ROWS)
@@ -53,31 +56,36 @@ def compare_files(runs: int) -> None:
                 if run:  # the first one warms the JVM
                     found[way].append((seconds, processor_seconds(os.getpid()) - used))
         if _hash(spark, folder / "Spark/0") != _hash(spark, folder / "ours/0"):
-            raise AssertionError("The two read different rows")
+            raise AssertionError("Spark and this pipeline read different rows from one file")
         print(f"\n{path.stat().st_size / 1e6:.0f} MB of CSV, {ROWS:,} rows, {runs} runs")
         print("| way | seconds | ratio | processor seconds | ratio |")
         print("| --- | --- | --- | --- | --- |")
         for way, costs in found.items():
-            cells = []
-            both = zip(zip(*costs, strict=True), zip(*found["Spark"], strict=True), strict=True)
-            for what, (mine, theirs) in zip(("seconds", "processor"), both, strict=True):
-                ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
-                cells += [
-                    figure(f"{way}: {what}", mine),
-                    figure(f"{way}: {what}, ratio", ratios),
-                ]
-            print(f"| {way} | {' | '.join(cells)} |")
+            print(f"| {way} | {' | '.join(_cells(way, costs, found['Spark']))} |")
         peaks = [in_fresh_process(_peak, folder, rows) / 1e6 for rows in (ROWS, 10 * ROWS)]
         once, tenfold = "MB of Python at most", "MB of Python at most, ten times the rows"
         print(f"{once}: {figure(once, [peaks[0]], 0)}; {tenfold}: {figure(tenfold, [peaks[1]], 0)}")
         print(f"That is {peaks[1] / peaks[0]:.2f} times as much")
 
 
+def _cells(
+    way: str, costs: Sequence[tuple[float, float]], by_spark: Sequence[tuple[float, float]]
+) -> list[str]:
+    """Return the figures of a way, and their ratios to those of Spark in the same run."""
+    cells = []
+    for position, what in enumerate(("seconds", "processor")):
+        values = [cost[position] for cost in costs]
+        of_spark = [cost[position] for cost in by_spark]
+        ratios = [value / other for value, other in zip(values, of_spark, strict=True)]
+        cells += [figure(f"{way}: {what}", values), figure(f"{way}: {what}, ratio", ratios)]
+    return cells
+
+
 def _to_snapshot(spark: SparkSession, path: Path, to: Path) -> None:
-    """Do what the step of a model does that returns the rows of a file."""
+    """Store the rows of a file as a model that returns `read_files` would store them."""
     rows = rows_of(read_files(spark, path, columns=COLUMNS))
     if rows is None:
-        raise AssertionError("The rows are to come from the file")
+        raise AssertionError("The rows come from Spark, not straight from the file")
     store_rows(rows, SnapshotStore(to), asset_key="rows", run_id="bench")
 
 
@@ -99,7 +107,7 @@ def _peak(folder: Path, rows: int) -> int:
 
 
 def generated(path: Path, rows: int) -> Path:
-    """Write a CSV file like that of the used cars."""
+    """Write a CSV file with columns like those of the public data set of used cars on eBay."""
     draw, first = random.Random(1), datetime(2016, 3, 1)
     with path.open("w", encoding="utf-8") as file:
         file.write(",".join(each.split()[0] for each in COLUMNS.split(", ")) + "\n")

@@ -63,7 +63,7 @@ def measure_hours(runs: int) -> None:
             in_fresh_process(refreshed, folder, environment)  # publishes it
             found = [in_fresh_process(refreshed, folder, environment) for _ in range(runs)]
     if {each.decision for each in found} != {"no change"}:
-        raise RuntimeError(f"what was to be measured did not happen: {found}")
+        raise RuntimeError(f"this measured something else: {found}")
     print(f"\nnothing changed in {HOURS:,} partitions, {runs} runs: median (min to max)")
     for name, values, digits in (
         ("seconds without the server's", [each.seconds for each in found], 2),

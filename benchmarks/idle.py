@@ -1,4 +1,4 @@
-"""Forty refreshes in one process that find nothing new: what each costs the server, and us."""
+"""What a refresh without changes costs the server and this process, over forty data sources."""
 
 import logging
 import os
@@ -42,8 +42,8 @@ def compare_idle(runs: int) -> None:
                 seconds.append((processor_seconds(os.getpid()) - used) / _COUNT)
                 refreshed = [each for each in done if isinstance(each, Refreshed)]
                 if {each.decision for each in refreshed} != {"no change"}:
-                    raise RuntimeError("what was to be measured did not happen")
+                    raise RuntimeError("a refresh found a change, so this measured something else")
                 requests.append(sum(each.requests for each in refreshed) / _COUNT)
-    print(f"\n{_COUNT} refreshes without a change in one process, {runs} runs; of each:")
+    print(f"\n{_COUNT} refreshes without a change in one process, {runs} runs; per refresh:")
     print(f"requests: {figure('requests', requests, 1)}")
     print(f"processor seconds, with the sandbox's: {figure('processor seconds', seconds)}")

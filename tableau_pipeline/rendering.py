@@ -23,7 +23,8 @@ def command(key: str, accepts: Sequence[str] = (), *, models: bool = False) -> s
     Args:
         models: whether the command runs the models of the data source first.
     """
-    options = [*["--models"][: int(models)], *(f"--accept {accept}" for accept in accepts)]
+    options = ["--models"] if models else []
+    options += [f"--accept {accept}" for accept in accepts]
     return " ".join(["tableau-pipeline refresh", key, *options])
 
 

@@ -32,10 +32,10 @@ class DataDirectoryInUseError(RuntimeError):
 class Services:
     """The services that every handler and every job may use.
 
-    `options` must be read when they are needed, because the quirks can change.
+    Read `options` only when you need them, because a user can change the quirks.
     `in_thread` lets code of the event loop call a function that may block.
-    `publishing` is held while the content of data sources changes; it must be acquired before the
-    lock of the database, never after it.
+    Hold `publishing` while you change the content of data sources; acquire it before the lock of
+    the database, never after it.
     """
 
     options: Options
@@ -75,13 +75,13 @@ class Services:
         return stamp_after(previous, self.clock())
 
     def remember(self, changing: Datasource) -> None:
-        """Keep a data source as it is before a change, for each fault that asks for it."""
+        """Keep a data source as it is before a change, for each fault that serves old rows."""
         for armed in self.control.faults():
             if isinstance(armed.fault, StaleRows):
                 armed.earlier[changing.luid] = changing
 
     def earlier(self, fault: StaleRows, current: Datasource) -> Datasource:
-        """Return a data source as it was before its last change since a fault was armed."""
+        """Return a data source as it was before its last change, if it changed under this fault."""
         kept = (each.earlier for each in self.control.faults() if each.fault is fault)
         return next(kept, {}).get(current.luid, current)
 
@@ -123,7 +123,7 @@ def open_services(options: Options, control: Control) -> Generator[Services]:
             services = Services(options, control, database, Files(options.data_dir))
             seed(database, options, created_at=services.now())
             seed_rules(database)
-            # Their files were in `incoming/`, which is empty again.
+            # These jobs cannot go on: a start empties `incoming/`, which held their files.
             for job in jobs.unfinished_jobs(database):
                 jobs.finish_job(
                     database,

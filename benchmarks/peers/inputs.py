@@ -1,4 +1,4 @@
-"""What all contenders start from: Parquet files, whose rows all of them can hold."""
+"""The inputs of all contenders: Parquet files with rows that each of them can handle."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from tableau_pipeline.snapshots.spark import spark_session
 
 @dataclass(frozen=True)
 class Input:
-    """Rows in Parquet files, named for the table that is printed; `key` identifies them."""
+    """Rows in Parquet files. `name` is for the printed table; `key` has the columns of the key."""
 
     name: str
     folder: Path
@@ -27,23 +27,23 @@ class Input:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return sum(pq.read_metadata(file).num_rows for file in self.files)
 
 
 def write_lineitem(folder: Path, scale: float) -> Input:
-    """TPC-H's lineitem: numbers, dates and texts, none of them NULL."""
+    """Write TPC-H's lineitem: numbers, dates and texts, none of them NULL."""
     target = folder / f"lineitem_{scale:g}"
     lineitem.generate(target, scale)
     return Input(f"lineitem at scale {scale:g}", target, lineitem.KEY)
 
 
 def write_flights(folder: Path) -> Input:
-    """The flights without what some contender has no way for.
+    """Write the flights without the columns and rows that some contender cannot handle.
 
     hyperleaup refuses the type `timestamp_ntz`, and hyperd its `timestamp` in Parquet mode;
-    koheesio turns NULL into 0 or "", and hyperleaup's CSV mode knows no NULL in numbers. So there
-    are neither columns with a time of day nor rows with a NULL in any other.
+    koheesio turns NULL into 0 or "", and hyperleaup's CSV mode supports no NULL in numbers. So this
+    drops the columns with a time of day, and then the rows with a NULL in any other column.
     """
     return in_fresh_process(_write_flights, folder)
 

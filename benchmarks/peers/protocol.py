@@ -1,6 +1,6 @@
-"""The side of a contender: the same session for all, and work that begins when it is told to.
+"""The contenders' side of a benchmark: the same session for all, and a start signal.
 
-Contenders run in environments of their own: nothing here needs more than Spark.
+Contenders run in environments of their own, so this module needs nothing but Spark.
 """
 
 import os
@@ -12,25 +12,27 @@ from pyspark.sql import DataFrame, SparkSession
 
 _SESSION = {
     "spark.master": "local[*]",
-    # What collects all rows needs this much; the other contenders get the same.
+    # A contender that collects all rows needs this much; the others get the same.
     "spark.driver.memory": "4g",
     "spark.driver.maxResultSize": "0",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    # Of the other two, one is not readable for hyperd and the other has no order.
+    # Not INT96, whose values have no order, nor TIMESTAMP_MILLIS, which hyperd cannot read.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
 SCHEMA = TABLE = "Extract"
-# How the lines begin that are for the benchmark: some libraries greet when they are imported.
+# The start of each line for the benchmark: some libraries print text when they are imported.
 ANSWER = "benchmark: "
 
 
 def contend(build: Callable[[DataFrame, Path], Path | str]) -> None:
-    """Open the Parquet files named first; when told to, build a `.hyper` file of their rows.
+    """Open Parquet files; on the start signal, build a `.hyper` file of their rows.
+
+    The first argument of the command is the folder of the Parquet files.
 
     Args:
         build: gets the rows and a folder of its own, the second argument of the command; returns
@@ -38,7 +40,7 @@ def contend(build: Callable[[DataFrame, Path], Path | str]) -> None:
     """
     source, folder = sys.argv[1:3]
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
-    # Of these two, neither libraries nor hyperd may read or write anything.
+    # Keep these pipes for the benchmark: libraries and hyperd get other standard streams.
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
     builder = SparkSession.builder
@@ -52,5 +54,5 @@ def contend(build: Callable[[DataFrame, Path], Path | str]) -> None:
 
 
 def options() -> list[str]:
-    """What the command says beyond the rows and the folder."""
+    """The arguments of the command after the rows and the folder."""
     return sys.argv[3:]

@@ -13,13 +13,13 @@ from tableau_pipeline.command_line.output import Output, columns, reports, signe
 from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.adoption import Proposal, proposals
 
-_TASKS = "Tasks go on until they are deleted: on the page of their data source in Tableau, or by"
+_TASKS = "Tasks run until you delete them: on the page of their data source in Tableau, or by"
 
 
 @click.command()
 @click.option("--project", "path", metavar="PATH", required=True, help='Such as "Sales/Curated".')
 @click.option("--write", is_flag=True, help="Write the files, into new folders.")
-@click.option("--max-mb", default=1000, show_default=True, help="Download no file above this.")
+@click.option("--max-mb", default=1000, show_default=True, help="Download no larger file.")
 @reports
 def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Output) -> int:
     """Propose declarations for the data sources that others have published in a project.

@@ -42,7 +42,7 @@ _MOST_NAMES = 3
     metavar="N",
     help="Download two revisions of the N largest data sources, to estimate what updates save.",
 )
-@click.option("--max-mb", default=100, show_default=True, help="Download no file above this.")
+@click.option("--max-mb", default=100, show_default=True, help="Download no larger file.")
 @click.option("--no-rows", is_flag=True, help="Do not let the server count rows.")
 @click.option(
     "--max-requests",

@@ -24,7 +24,7 @@ from tableau_pipeline.resources import TableauServerResource, tableau_project_ro
 from tableau_pipeline.resources.services import as_failure
 
 _JOB = "quality_warnings"
-_INTERVAL, _RETRY = 60, 900
+_INTERVAL_SECONDS, _RETRY_SECONDS = 60, 900
 # Not the reason itself: it may quote values of rows, and is for the pipeline's owners only.
 _STOPPED = "The last refresh was refused or has failed"
 _REASONS = {Status.REFUSED: _STOPPED, Status.FAILED: _STOPPED, Status.LATE: "These data are late"}
@@ -62,7 +62,7 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
     @dg.sensor(
         name=_JOB,
         job=job,
-        minimum_interval_seconds=_INTERVAL,
+        minimum_interval_seconds=_INTERVAL_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Starts the job when a data source becomes old, or is fresh again.",
     )
@@ -75,7 +75,7 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
         is_changed = any(previous.get(key) != text for key, text in current.items())
         if record := newest_run_here(context, _JOB):
             has_failed = record.dagster_run.status in _RETRIED
-            is_changed |= has_failed and time.time() - (record.end_time or 0) > _RETRY
+            is_changed |= has_failed and time.time() - (record.end_time or 0) > _RETRY_SECONDS
         config = {"ops": {set_all.name: {"config": {"texts": current}}}}
         requests = [dg.RunRequest(run_config=config)] if is_changed else []
         return dg.SensorResult(requests, cursor=json.dumps(current))

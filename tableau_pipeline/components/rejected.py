@@ -111,11 +111,11 @@ def _rejects(
     if not materializations:
         # The model is a lake table that no sensor watches.
         return _is_failure(results[0])
-    results_of_rows = (
-        next((result for result in results if _covers(result, rows)), None)
-        for rows in materializations
+    newest_results_of_each = (
+        next((result for result in results if _covers(result, materialization)), None)
+        for materialization in materializations
     )
-    return any(last and _is_failure(last) for last in results_of_rows)
+    return any(result and _is_failure(result) for result in newest_results_of_each)
 
 
 def _newest_materializations(
@@ -139,12 +139,12 @@ def _is_failure(result: AssetCheckExecutionRecord) -> bool:
     )
 
 
-def _covers(result: AssetCheckExecutionRecord, rows: dg.EventLogRecord) -> bool:
+def _covers(result: AssetCheckExecutionRecord, materialization: dg.EventLogRecord) -> bool:
     """Whether a result is about the rows that a materialization has written."""
     # A check in the step of its model ends before the materialization is recorded.
-    if result.run_id and result.run_id == rows.run_id:
+    if result.run_id and result.run_id == materialization.run_id:
         return True
     target = result.evaluation.target_materialization_data if result.evaluation else None
     if target:
-        return target.storage_id == rows.storage_id
-    return result.event is not None and result.event.timestamp > rows.timestamp
+        return target.storage_id == materialization.storage_id
+    return result.event is not None and result.event.timestamp > materialization.timestamp

@@ -216,7 +216,7 @@ class Snapshot(Frozen):
         if not isinstance(self.folder, LakeFolder):
             # Only the tables of lakes have deleted rows in their files.
             raise TypeError(
-                f"{self.asset_key} has deleted rows, but no folder that leaves them out"
+                f"{self.asset_key} has deleted rows, but its folder cannot leave them out"
             )
         return replace(self.folder, kept=kept, columns=columns)
 
@@ -282,7 +282,7 @@ class Snapshot(Frozen):
         return {str(part.partition): self._of([part]) for part in self.parts}
 
     def _of(self, parts: Sequence[Part]) -> Self:
-        """Return this version with only these parts; if all have the same columns, with these."""
+        """Return this version with only these parts, and with their columns if they share them."""
         # Old partitions that share their columns are consistent, even if the newest write has
         # other columns.
         shared = {part.columns or self.columns for part in parts}
@@ -300,7 +300,7 @@ class Snapshot(Frozen):
                 return (
                     f'Model "{self.asset_key}": its partition {part.partition} differs from the '
                     f"newest one in its columns: {names or 'their order'}. Materialize "
-                    f"{part.partition} and the others of its age again."
+                    f"{part.partition} again, and the other partitions that are as old."
                 )
         return None
 

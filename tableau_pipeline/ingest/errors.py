@@ -59,10 +59,7 @@ class BadRows:
             wrong: by column, whether the value of each row does not fit.
         """
         is_bad = reduce(partial(call_arrow, "or_"), wrong)
-        is_good, rows = (
-            call_arrow("invert", is_bad),
-            call_arrow("indices_nonzero", is_bad).to_pylist(),
-        )
+        rows = call_arrow("indices_nonzero", is_bad).to_pylist()
         self.total += len(chunk.problems) + len(rows)
         if free := _MOST_ROWS - len(self.examples):
             places = chunk.places() if rows else []
@@ -72,7 +69,7 @@ class BadRows:
                 [*examples, *chunk.problems], key=lambda item: (len(item[0]), item[0])
             )
             self.examples += [f"{path.name}, {': '.join(item)}" for item in examples[:free]]
-        return is_good
+        return call_arrow("invert", is_bad)
 
     def _problem(self, chunk: Chunk, row: int, wrong: Sequence[pa.Array]) -> str:
         problems = []

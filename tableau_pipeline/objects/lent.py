@@ -1,7 +1,7 @@
 """Credentials for the objects below one URL, in place of those in the environment.
 
-The catalog of a table may hand out credentials for the table's files alone. They are lent for the
-folder of the table, until others are lent for the same folder. Other processes do not see them.
+The catalog of a table may hand out credentials for the table's files alone. `lend` makes this
+process use them for the folder of the table, until it lends others for the same folder.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ class Credentials:
 
 @dataclass(slots=True)
 class _Provider:
-    """Gives obstore the credentials whenever it has none, or only some that expire soon."""
+    """Returns the credentials; obstore calls it if it has none, or if those it has expire soon."""
 
     credentials: Credentials
     renew: Callable[[], Credentials] | None
@@ -79,9 +79,9 @@ def lend(
 
     Args:
         folder: the URL of the folder, with the scheme "s3" for S3, without a trailing slash.
-        lender: the words for where the credentials come from, for messages.
-        renew: returns new credentials in place of those that expire. A thread of the library that
-            speaks to stores calls it, so it must not read from a store itself.
+        lender: the origin of the credentials, in words for messages.
+        renew: returns new credentials in place of those that expire. A thread of obstore calls it,
+            so it must not read from a store itself.
     """
     if credentials is None:
         _loans.pop(folder, None)

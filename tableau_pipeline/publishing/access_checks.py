@@ -1,4 +1,4 @@
-"""Check what the signed-in user may do on a site, before a refresh would fail for lack of it."""
+"""Check what the signed-in user may do on a site, before a refresh fails for lack of a right."""
 
 import logging
 import os
@@ -70,20 +70,17 @@ def on_site(site: TableauSite) -> Iterator[AccessCheck]:
     text, remedy = f"{skew:.0f} s from that of the server", "set the clock: connected apps need it"
     yield check_result("clock", text, is_fine=skew <= _SKEW_SECONDS, sign="!", remedy=remedy)
     name, role = site.user()
-    may, remedy = (
-        PUBLISHERS.fullmatch(role or "Creator"),
-        "give it the role Creator or ExplorerCanPublish",
-    )
-    yield check_result(
-        "user", f"{name}, {role or 'its role is not reported'}", is_fine=may, remedy=remedy
-    )
+    may = PUBLISHERS.fullmatch(role or "Creator")
+    text = f"{name}, {role or 'the server does not report the role'}"
+    remedy = "give this user the role Creator or ExplorerCanPublish"
+    yield check_result("user", text, is_fine=may, remedy=remedy)
     limit = site.payload_limit
     text = f"up to {megabytes(limit)}" if limit else "none: every refresh publishes the full file"
-    remedy = "Tableau 2021.3 or newer takes them"
+    remedy = "updates need Tableau 2021.3 or newer"
     yield check_result("updates", text, is_fine=limit, sign="!", remedy=remedy)
     may = site.may_read_jobs()
     text = "this user may ask for them" if may else "this user may not ask for them"
-    remedy = "use a site administrator: for others, only the data source shows what a job did"
+    remedy = "use a site administrator: other users see what a job did only in the data source"
     yield check_result("jobs", text, is_fine=may, sign="!", remedy=remedy)
 
 
@@ -103,7 +100,7 @@ def on_upload(site: TableauSite) -> Iterator[AccessCheck]:
         file.touch()
         os.truncate(file, size := site.payload_limit)
         site.upload(file)
-    yield AccessCheck("ok", "upload", f"{megabytes(size)} arrive; the server drops them again")
+    yield AccessCheck("ok", "upload", f"{megabytes(size)} arrive; the server deletes them later")
 
 
 def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[AccessCheck]:
@@ -112,14 +109,15 @@ def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[
     for path, declaration in sorted({item.project_path: item for item in declared}.items()):
         topic, luid = f"project {path}", site.find_project(declaration.project)
         if luid is None:
-            text = "to be created" if declaration.create_project else "is not there"
+            text = "to be created" if declaration.create_project else "does not exist"
             remedy = "create it, or set create_project: true"
             yield check_result(topic, text, is_fine=declaration.create_project, remedy=remedy)
             continue
         may = rights.get(luid)
         unless_denied = "may publish" if may else "the server does not report who may publish"
         text = "this user may not publish to it" if may is False else unless_denied
-        yield check_result(topic, text, is_fine=may is not False, remedy="give it Publish there")
+        remedy = "give this user Publish there"
+        yield check_result(topic, text, is_fine=may is not False, remedy=remedy)
 
 
 def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkpoint) -> None:
@@ -128,7 +126,7 @@ def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkp
     with collecting_errors(found, f"read {name}"):
         remote = site.find_by_luid(luid)
         if remote is None:
-            found.append(AccessCheck("!", f"read {name}", "it is no longer there", "refresh it"))
+            found.append(AccessCheck("!", f"read {name}", "it no longer exists", "refresh it"))
             return
         site.metadata(luid)
         is_owner = remote.owner_id == site.user_id
@@ -136,9 +134,8 @@ def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkp
         other = "another user owns it: overwriting needs Overwrite, which only a refresh tries"
         text = owner if is_owner else other
         found.append(check_result(f"read {name}", text, is_fine=is_owner, sign="!"))
-    with collecting_errors(
-        found, f"count {name}", "!", "give it API Access; until then files are read back"
-    ):
+    remedy = "give this user API Access; without it, refreshes download the file"
+    with collecting_errors(found, f"count {name}", "!", remedy):
         tables = (str(checkpoint.target(table).name.unescaped) for table in checkpoint.tables)
         rows = sum(site.count(luid, dict.fromkeys(tables)).values())
         found.append(AccessCheck("ok", f"count {name}", f"the server counts {rows:,} rows"))

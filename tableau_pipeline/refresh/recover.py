@@ -2,16 +2,16 @@
 
 Before each request that changes the data source, a refresh stores an intent in the journal, and the
 id of the server's job as soon as it is known. If the process dies before the outcome is stored, the
-next refresh of the data source finds the intent open, and `recover` sends nothing again:
+next refresh of the data source finds the intent open. Then `recover` does not repeat the request:
 
 * If the job is known, `recover` waits for it. If the job was done, the server should hold what the
   intent describes; `observe` confirms that by time stamp or by rows. If the job was cancelled or
-  failed, the server holds what it held before. After a cancelled job, the change is planned again.
-  After a failed job, the refresh is a full publish, as the same update would only fail again.
+  failed, the server holds what it held before. After a cancelled job, the refresh plans the
+  change again. After a failed job, it publishes in full, as the same update would only fail again.
 * If the job is not known, an update was done if the server holds the rows of the update. Otherwise,
-  no other request is sent while the job of the lost request may still run. `recover` waits for such
-  a job; where the server does not list jobs, `recover` raises an error until the time limits of
-  jobs have passed. Then it is unknown what the server holds.
+  the refresh sends nothing while the job of the lost request may still run. `recover` waits for
+  such a job; where the server does not list jobs, `recover` raises an error until the time limits
+  of jobs have passed. Then it is unknown what the server holds.
 """
 
 from datetime import timedelta
@@ -27,7 +27,7 @@ from tableau_pipeline.refresh.send import Sender
 def recover(history: History, sender: Sender | None, effects: Effects | None) -> Recovered:
     """Find out what became of the requests of earlier refreshes, and record it.
 
-    Nothing is ever sent again: if an outcome is not known, the next publish is a full one.
+    It never repeats a request: if an outcome is not known, the next publish is a full one.
 
     Args:
         sender: sends for the refresh; None to only look, without waiting or recording.
@@ -72,7 +72,7 @@ def _took_effect(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
 
 
 def _takes_effect_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool:
-    """Whether `_took_effect` becomes true before the time limit for an update to show."""
+    """Whether `_took_effect` becomes true within the time that an update may take to show."""
     jobs = sender.jobs
     until = jobs.server.now() + timedelta(seconds=jobs.timeouts.timestamp)
     for pause in jobs.pauses():
@@ -102,7 +102,7 @@ def _settled(intent: Intent, sender: Sender) -> Intent:
         outcome, note, is_deduced = Outcome.DONE, "as the data source shows", True
     if outcome is Outcome.LOST and not _is_job_over(intent, job, sender.effects):
         _wait_for_unknown(intent, sender)
-    jobs.log.info("An interrupted refresh had sent its %s: %s %s", intent.action, outcome, note)
+    jobs.log.info("An interrupted refresh sent a request (%s): %s %s", intent.action, outcome, note)
     found = {"outcome": outcome, "is_deduced": is_deduced, "note": note or None}
     intent = intent.model_copy(update=found)
     sender.claim.append(intent)
@@ -128,8 +128,8 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
             if jobs_by_name is None:
                 raise UnknownOutcomeError(
                     f"An interrupted refresh sent a request ({intent.action}) that the server may "
-                    "have received. It is not known which job that became, and the server lists no "
-                    "jobs by name for this user. As it may still run, nothing is sent before "
+                    "have received. The refresh cannot find its job, because the server lists no "
+                    "jobs by name for this user. The job may still run, so nothing is sent before "
                     f"{until:%Y-%m-%d %H:%M} UTC: run again then, or let the user list jobs (site "
                     "administrator)."
                 )

@@ -36,7 +36,7 @@ def new_files(store: SnapshotStore, asset_key: str) -> Generator[tuple[str, Path
             yield folder, model.path / folder
             return
         if not isinstance(model, ObjectFolder):
-            raise TypeError(f"{model} is not written to")
+            raise TypeError(f"The pipeline does not write to {model}")
         with TemporaryDirectory(prefix="files ", dir=scratch()) as name:
             yield folder, Path(name)
             for path in Path(name).iterdir():

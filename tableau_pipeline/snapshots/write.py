@@ -273,16 +273,17 @@ def write_rows(
     Args:
         model: the folder of the model.
         folder: the name of a new folder in `model`, to which the rows are written.
-        keys: the partition keys, if a column holds the partition of each row; otherwise (None,).
+        keys: the partition keys, if the column `_partition` holds the key of each row; (None,) for
+            rows without partitions.
 
     Returns:
-        one part for each key, in which the version must still be set; and the number of rows
+        one part for each key, whose version the caller must set; and the number of rows
         without a partition.
     """
     if isinstance(model, ObjectFolder):
         return _write_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
     if not isinstance(model, LocalFolder):
-        raise TypeError(f"{model} is not written to")
+        raise TypeError(f"The pipeline does not write to {model}")
     target = model.path / folder
     # Let Spark only count the rows; `stored_fingerprint` sums their hashes in less time. If Spark
     # runs on this host, do not even count: no file can be lost on another disk, and for a small
@@ -360,8 +361,8 @@ def _write_objects(
         files[keys[0]].append(DataFile(name=f"{folder}/{name}", rows=0, size=size))
     if missing := model.missing([file.name for group in files.values() for file in group]):
         raise RuntimeError(
-            f'Model "{asset_key}": Spark wrote {missing[0]}, but there is no such object as seen '
-            "from here. Give the executors the same endpoint and credentials as this process."
+            f'Model "{asset_key}": Spark wrote {missing[0]}, but this process does not find '
+            "that object. Give the executors the same endpoint and credentials as this process."
         )
     parts = []
     for key in keys:
@@ -413,7 +414,7 @@ def write_partitions(
     A partition for which the frame has no rows is stored as an empty partition.
 
     Args:
-        keeps: tells whether a partition of the earlier version still belongs to the model.
+        keeps: returns whether a partition of the earlier version still belongs to the model.
         parts: a function that returns all parts of the new version, given the parts just stored
             and the version before; by default `merged_parts`.
         before_commit: a function to call once the rows are stored; if it raises, nothing is kept.
@@ -432,10 +433,11 @@ def write_partitions(
         written, strays = write_rows(placed, model, folder, asset_key=asset_key, keys=[*partitions])
         if strays:
             ((stray,),) = placed.where(F.col(PARTITION).isNull()).select(F.expr(expression)).take(1)
+            rows = "1 row lies" if strays == 1 else f"{strays:,} rows lie"
             raise PartitionError(
-                f'Model "{asset_key}": {strays:,} row{"s" * (strays > 1)} lie outside the '
-                f"partition{'s' * (len(partitions) > 1)} of this run by {expression}, for instance "
-                f"{stray}. Filter the model by the partition."
+                f'Model "{asset_key}": {rows} outside '
+                f"the partition{'s' * (len(partitions) > 1)} of this run by {expression}, for "
+                f"instance {stray}. Filter the model by the partition."
             )
         if isinstance(partitions, Mapping):
             spans = zip(written, partitions.values(), strict=True)

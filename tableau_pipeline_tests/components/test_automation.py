@@ -1,4 +1,4 @@
-"""A backfill as the web UI launches it, with the real daemon."""
+"""Triggers: which refreshes sensors and schedules request, and a backfill with the real daemon."""
 
 import os
 import shutil
@@ -96,7 +96,8 @@ class Location:
         ).success
 
 
-# Which models are new before a look, by their first letters, and whether it starts a refresh.
+# For each tick of the sensor: the first letters of the models that are new, and "!" if the tick
+# requests a refresh.
 STORIES = {
     "a dimension changes, and its data source does not": ("any", "C! -"),
     "a refresh for each model of a nightly load, or before the last": ("all", "O O C! -"),
@@ -117,8 +118,8 @@ def test_new_models(after: str, looks: str):
 
 
 def test_at_most_one_refresh_in_a_quarter():
-    """Prevents: a refresh for each of a dozen models of an hour; a model that the next tick
-    forgets; a wait although nothing was refreshed for long."""
+    """Prevents: a dozen models in an hour cause as many refreshes; the next tick forgets a new
+    model; a tick waits although the last refresh was long ago."""
     location = Location("any", every="15m")
     location.materialize(ORDERS)
     assert location.tick(minutes=5) == set()
@@ -137,7 +138,7 @@ def test_at_most_one_refresh_in_a_quarter():
 
 @pytest.mark.parametrize("after", ["any", "all"])
 def test_failed_refresh_is_tried_again(after: str):
-    """Prevents: one failed night after which nothing is refreshed until a model is new."""
+    """Prevents: after a failure, the next refresh does not start before a model is new."""
     location = Location(after)
     assert not location.refresh()
     assert location.tick() == set()
@@ -148,7 +149,7 @@ def test_failed_refresh_is_tried_again(after: str):
 
 @pytest.mark.parametrize("after", ["any", "all"])
 def test_blocking_checks_are_respected(after: str):
-    """Prevents: rows in Tableau that a check of their model has not seen, or has refused."""
+    """Prevents: rows get to Tableau before the check of their model ran, or although it failed."""
     location = Location(after, checked=True)
     location.materialize(ORDERS, CUSTOMERS)
     assert location.tick() == set()
@@ -159,8 +160,8 @@ def test_blocking_checks_are_respected(after: str):
     assert location.tick() == set()
 
 
-def test_a_missing_partition_is_no_blocker():
-    """Prevents: a day that never came, and a data source that stands still from then on."""
+def test_a_missing_partition_does_not_block():
+    """Prevents: one partition is never materialized, and no later one gets to Tableau."""
     days = dg.DailyPartitionsDefinition("2025-12-20", timezone="UTC")
     location = Location("any", orders=days)
     location.instance.report_runless_asset_event(
@@ -172,7 +173,7 @@ def test_a_missing_partition_is_no_blocker():
 
 @pytest.mark.parametrize("after", ["any", "all"])
 def test_at_most_one_refresh_in_flight(after: str):
-    """Prevents: a queue of refreshes of one data source, each behind the next model."""
+    """Prevents: while a refresh runs, each new model puts another one into the queue."""
     location = Location(after)
     run = location.start()
     location.materialize(ORDERS, CUSTOMERS)
@@ -182,7 +183,7 @@ def test_at_most_one_refresh_in_flight(after: str):
 
 
 class Timed:
-    """A location whose data sources are due at fixed times; both models are made here."""
+    """A location with both models, whose data sources are due at fixed times."""
 
     def __init__(
         self,
@@ -241,7 +242,7 @@ MODELS_FIRST = {**SIX, "upstream": True}
 
 
 def test_a_schedule_refreshes_its_datasource_alone(instance: dg.DagsterInstance):
-    """Prevents: a tick that runs models or other data sources, or a job for each of hundreds."""
+    """Prevents: a tick also runs models or other data sources; each data source has its own job."""
     timed = Timed(
         instance,
         declared(key="a", trigger=SIX),
@@ -261,13 +262,13 @@ def test_a_schedule_refreshes_its_datasource_alone(instance: dg.DagsterInstance)
 
 
 def test_a_schedule_runs_the_models_first(instance: dg.DagsterInstance):
-    """Prevents: yesterday's rows published at six, because nothing has run the models."""
+    """Prevents: the schedule publishes yesterday's rows, because it has not run the models."""
     timed = Timed(instance, declared(key="a", trigger=MODELS_FIRST))
     assert timed.tick("refresh_a") == {"a", "a_extract", "orders", "crm/customers"}
 
 
 def test_shared_models_run_once(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: each model run for each of its data sources, or a data source left out of both."""
+    """Prevents: a shared model runs once per data source, or no schedule refreshes one of them."""
     datasources = [declared(key=key, trigger=MODELS_FIRST) for key in "abc"]
     timed = Timed(instance, *datasources, declared(key="d", trigger=SIX))
     for key in "bc":
@@ -282,7 +283,7 @@ def test_shared_models_run_once(instance: dg.DagsterInstance, monkeypatch: pytes
 
 
 def test_models_that_no_schedule_can_run_are_refused(instance: dg.DagsterInstance):
-    """Prevents: a location that loads, and fails at six in the morning."""
+    """Prevents: a location that loads without an error, and then fails at the first tick."""
     days = dg.DailyPartitionsDefinition("2025-12-20", timezone="UTC")
     related = [{"from": "orders", "to": "stock", "on": {"id": "id"}}]
     both = {"tables": {"orders": {}, "stock": {}}, "relationships": related}
@@ -300,7 +301,7 @@ def test_models_that_no_schedule_can_run_are_refused(instance: dg.DagsterInstanc
 def test_one_variable_for_every_trigger(
     monkeypatch: pytest.MonkeyPatch, value: str | None, status: str
 ):
-    """Prevents: a kind of trigger that runs on laptops, or that production has to click for."""
+    """Prevents: a kind of trigger that runs on laptops, or needs a click in production."""
     if value is not None:
         monkeypatch.setenv("PIPELINE_TRIGGERS", value)
     context = dg.ComponentTree.for_test().load_context
@@ -348,7 +349,7 @@ attributes:
 def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
     tableau_sandbox: Sandbox, project: Project, tmp_path: Path
 ):
-    """Prevents: a run or a publication for each day of a backfill; a day again that ships more."""
+    """Prevents: a run or a publish per day of a backfill; a repeated day that sends other days."""
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)

@@ -1,4 +1,4 @@
-"""Whose claim still counts: processes, those who have issued a run, and heartbeats."""
+"""How a refresh decides whether a claim still counts: by process, by Dagster, by heartbeat."""
 
 import logging
 import os
@@ -40,7 +40,7 @@ __all__ = ["root"]
 LOG = logging.getLogger(__name__)
 # In days.
 MINUTE = 1 / (24 * 60)
-ELSEWHERE = Claim(refresh=2, owner=Owner(run_id="theirs", boot="another machine", pid=1))
+ELSEWHERE = Claim(refresh=2, owner=Owner(run_id="other", boot="another machine", pid=1))
 
 
 @pytest.fixture(params=[LocalStorage, objects], ids=["on a disk", "objects"])
@@ -52,7 +52,7 @@ def storage(request: pytest.FixtureRequest, root: Path) -> Any:
 
 
 def pass_minutes(root: Path, minutes: float) -> None:
-    """Let everything that was written be that much older."""
+    """Make all files of the store this many minutes older."""
     age(root, minutes * MINUTE)
 
 
@@ -78,22 +78,22 @@ def test_one_refreshes_at_a_time_and_the_dead_hold_nothing(root: Path):
 
     with program(HOLD, root) as process:
         assert process.stdout
-        theirs = Claim.model_validate_json(next(process.stdout))
+        other_claim = Claim.model_validate_json(next(process.stdout))
         with pytest.raises(RefreshError, match="unlock sales") as refused:
             hold()
         assert f"process {process.pid} on " in str(refused.value)
         # Another data source does not wait; nor does one in another folder.
         for other in (script_journal(root, "other"), script_journal(root.parent, "sales")):
             with claimed(other, what="", timeout=0, sleep=time.sleep, log=LOG):
-                assert not mine.has_ended(theirs)
+                assert not mine.has_ended(other_claim)
         process.kill()
-    assert mine.has_ended(theirs)
+    assert mine.has_ended(other_claim)
     assert hold().number == 2
 
 
-def test_who_is_elsewhere_is_not_looked_for_here(storage: Any):
-    """Prevents: a refresh on another host that counts as ended, as no process here has its number;
-    or one in a container, whose numbers mean something else."""
+def test_an_owner_on_another_host_is_not_sought_among_processes_here(storage: Any):
+    """Prevents: a refresh on another host, or in a container, counts as ended because no process of
+    this host has its process id."""
     gone = owner_here("gone").model_copy(update={"pid": 2**22 + 1})
     journal = journal_in(storage)
     assert journal.has_ended(Claim(refresh=2, owner=gone))
@@ -102,19 +102,19 @@ def test_who_is_elsewhere_is_not_looked_for_here(storage: Any):
 
 
 def test_a_process_of_another_user_is_alive(storage: Any, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: two users of a host that refresh at once."""
+    """Prevents: two users of one host refresh at the same time."""
 
     def forbidden(*_: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr(os, "kill", forbidden)
-    assert not journal_in(storage).has_ended(Claim(refresh=2, owner=owner_here("theirs")))
+    assert not journal_in(storage).has_ended(Claim(refresh=2, owner=owner_here("other")))
 
 
 @pytest.mark.parametrize("has_ended", [True, False])
-def test_the_issuer_knows_it(storage: Any, root: Path, has_ended: bool):
-    """Prevents: a wait of ten minutes for a run that Dagster knows to have ended; a run that is
-    taken for dead although Dagster knows it to be alive, as its host is slow."""
+def test_dagster_knows_whether_a_run_has_ended(storage: Any, root: Path, has_ended: bool):
+    """Prevents: a wait of ten minutes for a run that has ended, as Dagster knows; or a run on a
+    slow host counts as ended, although Dagster knows that it goes on."""
     asked = []
 
     def ask(owner: Owner) -> bool:
@@ -125,18 +125,18 @@ def test_the_issuer_knows_it(storage: Any, root: Path, has_ended: bool):
     journal = journal_in(storage, ask=ask)
     assert journal.has_ended(ELSEWHERE) is has_ended
     assert asked == [ELSEWHERE.owner]
-    # A process that is gone need not be asked for.
+    # If the process is gone, Dagster need not be asked.
     gone = owner_here("gone").model_copy(update={"pid": 2**22 + 1})
     assert journal.has_ended(Claim(refresh=2, owner=gone))
     assert len(asked) == 1
 
 
 @pytest.mark.parametrize("host_is_ahead", [-1000, 0, 1000], ids="host by {} min".format)
-def test_nobody_can_be_asked(
+def test_without_dagster_the_heartbeat_decides(
     storage: Any, root: Path, monkeypatch: pytest.MonkeyPatch, host_is_ahead: float
 ):
-    """Prevents: a refresh of another Dagster instance that is overtaken while it runs, be it that
-    the clock of a host is wrong; or one whose host is gone that blocks all others for ever."""
+    """Prevents: a refresh of another Dagster instance counts as ended while it runs, for instance
+    because a host's clock is wrong; or a refresh whose host is gone blocks all others for ever."""
     moment = time.time() + host_is_ahead * 60
     monkeypatch.setattr(journal_store, "time", SimpleNamespace(time=lambda: moment))
     journal = journal_in(storage)
@@ -156,9 +156,9 @@ def test_nobody_can_be_asked(
     assert sorted(root.rglob("*")) == sorted([*before, heartbeat])
 
 
-def test_who_waits_gives_no_sign_of_life(storage: Any, root: Path):
-    """Prevents: two refreshes that wait for a dead one, and each takes the looks of the other for
-    its heartbeat."""
+def test_a_waiting_refresh_gives_no_sign_of_life(storage: Any, root: Path):
+    """Prevents: two refreshes wait for a dead one, and each takes the files that the other writes
+    to read the store's clock for a heartbeat of the dead one."""
     pass_minutes(root, 11)
     journal = journal_in(storage)
     folder = (root / file(journal, 1)).parent
@@ -175,7 +175,7 @@ class Late(Proxy):
 
 
 def test_a_late_listing_ends_nothing(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: the clock of a host decides after all, in a store that lists files late."""
+    """Prevents: in a store that lists files late, the clock of this host decides."""
     storage = objects(root)
     refreshes(journal_in(storage), 1)
     ahead = SimpleNamespace(time=lambda: time.time() + 3600)
@@ -197,7 +197,7 @@ class ReadOnly(Proxy):
 
 @pytest.mark.parametrize("error", [StoreError, PermissionError])
 def test_a_user_who_may_only_read(root: Path, error: type[Exception]):
-    """Prevents: a status that needs the right to publish."""
+    """Prevents: a command that only reads the journal needs the right to write."""
     storage = objects(root)
     journal = journal_in(ReadOnly(storage, error))
     assert (journal.history(), journal.instance) == (History(), NO_ID)
@@ -241,8 +241,8 @@ def heartbeat(root: Path) -> Path:
 
 @pytest.mark.usefixtures("quick")
 def test_a_heartbeat_goes_on_and_ends(root: Path):
-    """Prevents: a refresh that is taken for dead while it sends a large file, or after the store
-    was away for a moment; a thread that goes on after its refresh has ended."""
+    """Prevents: a refresh counts as dead while it sends a large file, or after the store failed for
+    a moment; a thread goes on after its refresh has ended."""
     storage = Flaky(LocalStorage(root))
     refreshes(journal_in(LocalStorage(root)), 1)
     pass_minutes(root, 60)
@@ -264,8 +264,8 @@ def test_a_heartbeat_goes_on_and_ends(root: Path):
 
 @pytest.mark.usefixtures("quick")
 def test_a_heart_beats_for_as_long_as_a_claim_holds(root: Path):
-    """Prevents: a claim without a heartbeat, which others take for that of a dead refresh; or a
-    thread that a failed refresh leaves behind."""
+    """Prevents: a claim without a heartbeat, as of a dead refresh; or a failed refresh leaves its
+    thread behind."""
     journal = journal_in(LocalStorage(root))
     with ExitStack() as stack:
         stack.enter_context(pytest.raises(RefreshError, match="the line went dead"))
@@ -278,7 +278,7 @@ def test_a_heart_beats_for_as_long_as_a_claim_holds(root: Path):
 
 
 def test_a_look_at_a_live_claim_costs_little(root: Path):
-    """Prevents: requests by the hundreds while a refresh waits for another one."""
+    """Prevents: hundreds of requests while a refresh waits for another one."""
     storage = objects(root)
     refreshes(journal_in(storage), *range(1, 20))
     calls = counted(storage, lambda journal: journal.has_ended(ELSEWHERE))

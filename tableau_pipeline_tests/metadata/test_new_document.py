@@ -1,4 +1,4 @@
-"""A `.tds` of our own for a `.hyper` file."""
+"""The `.tds` that the pipeline makes for a `.hyper` file."""
 
 import json
 import zipfile
@@ -64,7 +64,7 @@ def test_what_it_says():
 
 
 def test_types():
-    """Prevents: a field of another type than its column, which Tableau cannot read."""
+    """Prevents: a field and its column have different types, and Tableau cannot read the column."""
     found = {
         each.findtext("remote-name"): [each.findtext(tag) for tag in ("remote-type", "local-type")]
         + [each.findtext(tag) for tag in ("aggregation", "precision", "scale", "width")]
@@ -81,22 +81,22 @@ def test_types():
 
 @pytest.mark.parametrize("tables", [TABLES, ALONE], ids=["star", "alone"])
 def test_declared_metadata_can_be_set(tables: TypesByTable):
-    """Prevents: a data source that we have made ourselves cannot be merged like any other."""
+    """Prevents: the pipeline cannot merge metadata into its own `.tds` as into any other."""
     content = new_tds(tables, EDGES if tables is TABLES else [])
     found = read_metadata(content)
-    assert found.columns == {(table, e) for table, each in tables.items() for e, _ in each}
+    assert found.columns == {(table, name) for table in tables for name, _ in tables[table]}
     assert (found.work, found.source) == ({}, None)
     assert Tds(content).edited({}, tables) == content
     assert read_metadata(by_a_server(content)).digest == found.digest
     table, ((column, _), (other, _), *_) = next(iter(tables.items()))
-    of = f"{table}." if tables is TABLES else ""
+    prefix = f"{table}." if tables is TABLES else ""
     want: Values = {
         ("field", table, column, "caption"): "Ours",
         ("field", table, other, "folder"): "Folder",
         ("calculation", "Twice", "caption"): "Twice",
         ("calculation", "Twice", "type"): "real",
-        ("calculation", "Twice", "formula"): f"2 * [{of}{column}]",
-        ("hierarchy", "Both", "fields"): json.dumps([f"{of}{other}", "Twice"]),
+        ("calculation", "Twice", "formula"): f"2 * [{prefix}{column}]",
+        ("hierarchy", "Both", "fields"): json.dumps([f"{prefix}{other}", "Twice"]),
     }
     edited = Tds(content).edited(dict(want), tables)
     values = Tds(by_a_server(edited)).values(want, [want])
@@ -105,8 +105,9 @@ def test_declared_metadata_can_be_set(tables: TypesByTable):
     assert (table, "new") in (read_metadata(Tds(edited).edited({}, more)).columns or ())
     taken_back = Tds(edited).edited(dict.fromkeys(want), tables)
     without = etree.fromstring(taken_back)
-    for each in [e for e in without.findall("column") if e.get("datatype") != "table"]:
-        without.remove(each)
+    for column in without.findall("column"):
+        if column.get("datatype") != "table":
+            without.remove(column)
     assert canonical(without) == canonical(content)
 
 

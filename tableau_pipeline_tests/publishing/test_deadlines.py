@@ -1,4 +1,4 @@
-"""What is used of urllib3 beyond its public interface: an upgrade names what it broke."""
+"""Time limits of requests, which use internals of urllib3: an upgrade may break them."""
 
 import logging
 import socket
@@ -21,7 +21,7 @@ XML = b'<tsResponse xmlns="http://tableau.com/api"><serverInfo/></tsResponse>'
 
 
 class Answers(BaseHTTPRequestHandler):
-    """Answers by the path of a request."""
+    """Answers slowly, or refuses the first request, depending on the path."""
 
     def do_GET(self) -> None:
         if self.path.endswith("/slow"):
@@ -33,12 +33,13 @@ class Answers(BaseHTTPRequestHandler):
                 time.sleep(0.1)
         elif self.path.endswith("/never"):
             time.sleep(1)
-        elif self.path == "/busy" and self.server.asked.append(self.path) is None:  # ty: ignore
-            is_first = len(self.server.asked) == 1  # ty: ignore
+        elif self.path == "/busy":
+            is_first = not self.server.asked  # ty: ignore
+            self.server.asked.append(self.path)  # ty: ignore
             self.send_response(503 if is_first else 200)
             if is_first:
                 self.send_header("Retry-After", "0")
-                # More than comes: who reads it to its end waits.
+                # Announce more bytes than follow, so that a client that reads all of them waits.
                 self.send_header("Content-Length", "1000")
             self.end_headers()
             self.wfile.write(XML)
@@ -73,7 +74,7 @@ def session(url: str, **times: float) -> requests.Session:
 
 
 def test_connections_are_ours():
-    """Prevents: urllib3 takes its own connections, which have no time limit as a whole."""
+    """Prevents: urllib3 uses its own connections, which do not limit the time of a whole answer."""
     with serving() as url, session(url) as opened:
         assert opened.get(f"{url}/").status_code == 200
         manager = opened.get_adapter(url).poolmanager
@@ -81,8 +82,8 @@ def test_connections_are_ours():
         assert isinstance(manager.pools[key], deadlines.TimedPool)
 
 
-def test_an_answer_has_a_time_as_a_whole():
-    """Prevents: one byte each tenth of a second keeps a request for ever."""
+def test_a_whole_answer_has_a_time_limit():
+    """Prevents: a server that keeps a request alive with one byte each tenth of a second."""
     with serving() as url, session(url, read=0.5) as opened:
         began = time.monotonic()
         with pytest.raises(BadAnswerError, match=r"not done within 0\.5 s"):
@@ -100,8 +101,8 @@ def test_an_answer_has_a_time_as_a_whole():
         ("POST", "slow", False, 0.6),
     ],
 )
-def test_what_only_reads_has_less_time(method: str, path: str, streams: bool, seconds: float):
-    """Prevents: an upload that is given up after the time of a question; or the reverse."""
+def test_reading_requests_have_less_time(method: str, path: str, streams: bool, seconds: float):
+    """Prevents: an upload that ends at the time limit of a question; or the reverse."""
     limit = f"not done within {seconds:g} s"
     with (
         serving() as url,
@@ -132,8 +133,8 @@ def test_a_query_that_is_posted_has_less_time():
             opened.post(f"{url}/slow")
 
 
-def test_an_answer_through_a_proxy_has_a_time_as_a_whole():
-    """Prevents: a proxy that keeps a request for ever, one byte each tenth of a second."""
+def test_a_whole_answer_through_a_proxy_has_a_time_limit():
+    """Prevents: a proxy that keeps a request alive with one byte each tenth of a second."""
     with serving() as proxy, session("http://tableau.test", read=0.5) as opened:
         opened.proxies["http"] = proxy
         with pytest.raises(BadAnswerError, match=r"not done within 0\.5 s"):
@@ -163,7 +164,7 @@ def test_closed_connections():
 
 
 def test_time_to_connect(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a host that does not answer takes the time of an upload to be given up."""
+    """Prevents: a wait for a host that does not answer, as long as for an upload."""
     monkeypatch.setattr(deadlines, "_CONNECT_SECONDS", 0.2)
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What people made of a data source is kept; where it cannot be, it is saved, and they are told."""
+"""Refreshes keep the edits of users; where they cannot, they save a copy, and warn."""
 
 import re
 import zipfile
@@ -54,8 +54,8 @@ def works_on_a_column(pipeline: Pipeline) -> None:
 
 @pytest.mark.slow
 def test_a_column_goes_and_returns(pipeline: Pipeline):
-    """Prevents: what people made of a column goes with it, saved nowhere and told to nobody; or
-    nobody remembers it when the column is back."""
+    """Prevents: a column is removed with the edits of users, without a copy and without a warning;
+    or no warning names the copy when the column is back."""
     pipeline.policy(ReplaceAll())
     pipeline.run()
     works_on_a_column(pipeline)
@@ -87,7 +87,7 @@ def test_a_column_goes_and_returns(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
-    """Prevents: what was declared of a column passes for the work of people, and is saved."""
+    """Prevents: a refresh takes declared metadata of a column for edits of users, and saves it."""
     fields = (FieldMetadata("carrier", caption="Airline"), FieldMetadata("delay", caption="Late"))
     pipeline.policy(ReplaceAll(), fields=fields)
     pipeline.run()
@@ -116,8 +116,8 @@ def test_a_database_in_place_of_our_file(new_pipeline: Callable[..., Pipeline], 
 
 
 @pytest.mark.slow
-def test_a_caption_that_was_declared_as_it_stood(pipeline: Pipeline):
-    """Prevents: a person's caption is removed, because it was declared as it stood for a while."""
+def test_a_caption_that_is_also_declared_for_a_while(pipeline: Pipeline):
+    """Prevents: a user's caption is removed, because the declaration had it for a while."""
     pipeline.run()
     other_users.captions_a_column(pipeline, "carrier", "Line")
     for fields in ((FieldMetadata("carrier", caption="Line"),), ()):
@@ -128,18 +128,20 @@ def test_a_caption_that_was_declared_as_it_stood(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_caption_that_another_field_has(pipeline: Pipeline):
-    """Prevents: two fields of one name, of which one is an analyst's."""
+    """Prevents: a declared caption is also the name of an analyst's field."""
     captions(pipeline, delay="Delay")
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     captions(pipeline, delay="Delayed", flight_id="Flight")
-    told = 'caption of delay is "Delayed" as declared, and "Delay" on the server, where another '
-    told += 'field has the name "Delayed"'
+    conflict = (
+        'caption of delay is "Delayed" as declared, and "Delay" on the server, where another field '
+        'has the name "Delayed"'
+    )
     for _ in range(2):
-        assert told in str(pipeline.run().warnings)
+        assert conflict in str(pipeline.run().warnings)
         assert other_users.captions(pipeline) == {"delay": "Delay", "flight_id": "Flight"}
     pipeline.declare(metadata=MetadataPolicy(on_conflict="refuse"))
-    refused(pipeline.run, told)
+    refused(pipeline.run, conflict)
     other_users.edits(pipeline, lambda tds: tds.replace(b"'Delayed'", b"'Late'"))
     other_users.edits(pipeline, lambda tds: tds.replace(b'"Delayed"', b'"Late"'))
     assert pipeline.run().warnings == ()
@@ -148,7 +150,7 @@ def test_a_caption_that_another_field_has(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
-    """Prevents: two fields of one name, as a model has a new column."""
+    """Prevents: a new column of a model gets the same name as an analyst's field."""
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     pipeline.model("flights", flights(Delayed=flights()["delay"]))
@@ -160,8 +162,8 @@ def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_calculation_goes_that_a_field_uses(pipeline: Pipeline):
-    """Prevents: a refusal promises a copy that the accepted run does not make, and a field of a
-    person stays whose formula names nothing."""
+    """Prevents: a refusal promises a copy that the accepted run does not save; a user's field stays
+    although its formula uses a calculation that is gone."""
     captions(pipeline, delay="Delay")
     pipeline.declare(calculations=(Calculation(name="Half", formula="[delay] / 2"),))
     pipeline.run()
@@ -169,8 +171,8 @@ def test_a_calculation_goes_that_a_field_uses(pipeline: Pipeline):
     other_users.adds_a_calculated_field(pipeline)
     other_users.edits(pipeline, lambda tds: tds.replace(b"[flight_id] &gt; 1", local + b" &gt; 1"))
     pipeline.declare(calculations=())
-    told = 'the calculation "Half", still used in calculated field "Delayed", is gone'
-    refused(pipeline.run, told, "saves the data source")
+    problem = 'the calculation "Half", still used in calculated field "Delayed", is gone'
+    refused(pipeline.run, problem, "saves the data source")
     pipeline.run(Accept.OVERWRITE)
     assert ["Delayed" in each and "Half" in each for each in saved(pipeline)] == [True]
     assert "Delayed" not in pipeline.tds()
@@ -178,7 +180,7 @@ def test_a_calculation_goes_that_a_field_uses(pipeline: Pipeline):
 
 
 def test_a_change_that_breaks_nothing_drops_nothing(pipeline: Pipeline):
-    """Prevents: a change of captions drops the work of people, as an overwrite is accepted."""
+    """Prevents: a change of captions drops edits of users because the run accepts an overwrite."""
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     captions(pipeline, delay="Delay")
@@ -196,15 +198,15 @@ def unreadable(pipeline: Pipeline) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["", "closing"])
 def test_a_document_that_cannot_be_read(pipeline: Pipeline, killed: str):
-    """Prevents: a data source of ours gets no rows any more, whatever is accepted, as nobody can
-    read its `.tds`."""
+    """Prevents: our data source gets no new rows, whatever users accept, because its `.tds` cannot
+    be read."""
     captions(pipeline, delay="Delay")
     assert killed_before(pipeline, killed) if killed else pipeline.run()
     unreadable(pipeline)
-    told = "cannot be read, so they stay unchanged"
+    warning = "cannot be read, so they stay unchanged"
     for rows in (8, 9):
         pipeline.model("flights", flights(rows))
-        assert told in str(pipeline.run().warnings)
+        assert warning in str(pipeline.run().warnings)
         assert pipeline.wrong() == []
     pipeline.model("flights", flights(9).drop_columns("carrier"))
     refused(lambda: pipeline.run(Accept.SCHEMA), "accept: [overwrite]")
@@ -215,7 +217,7 @@ def test_a_document_that_cannot_be_read(pipeline: Pipeline, killed: str):
 
 
 def test_a_document_of_others_that_cannot_be_read(pipeline: Pipeline):
-    """Prevents: a data source is adopted, and whether its metadata was kept cannot be told."""
+    """Prevents: a refresh adopts a data source, and cannot check that it kept the metadata."""
     other_users.publishes(pipeline, flights())
     unreadable(pipeline)
     pipeline.declare(adopt=True)
@@ -223,14 +225,14 @@ def test_a_document_of_others_that_cannot_be_read(pipeline: Pipeline):
 
 
 class Mangling(Proxy):
-    """A server that makes a `.tds` which cannot be read of each file without one."""
+    """A server that adds to each file without a `.tds` one that the pipeline cannot read."""
 
     def metadata(self, luid: str) -> Metadata:
         raise UnreadableError(f"The server sent {luid} in a form that cannot be read.")
 
 
 def test_a_server_that_makes_documents_that_cannot_be_read(pipeline: Pipeline):
-    """Prevents: a data source is created, and its first refresh fails all the same."""
+    """Prevents: the first refresh fails although it has created the data source."""
     captions(pipeline, delay="Delay")
     for rows in (7, 8):
         pipeline.model("flights", flights(rows))
@@ -240,7 +242,7 @@ def test_a_server_that_makes_documents_that_cannot_be_read(pipeline: Pipeline):
 
 
 def test_a_copy_of_a_refresh_that_fails(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: the work goes with a publish whose answer is lost, and nobody hears of the copy."""
+    """Prevents: a publish without an answer removes edits, and no message names their copy."""
     pipeline.run()
     works_on_a_column(pipeline)
 

@@ -453,7 +453,7 @@ def test_objects_that_nobody_sees_are_no_version(
     assert isinstance(found, ObjectFolder)
     astray = Astray(found.url, found.key, found.copies)
     rows = spark.range(5).withColumn("_row_hash", F.col("id"))
-    with pytest.raises(RuntimeError, match="there is no such object as seen from here"):
+    with pytest.raises(RuntimeError, match="this process does not find that object"):
         write_rows(rows, astray, "@data/x", asset_key="model")
 
 

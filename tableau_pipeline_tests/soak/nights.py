@@ -1,4 +1,4 @@
-"""One night after the other: what happens in it, and what it took."""
+"""Let nights pass on a deployment: disturb each one, and measure what it took."""
 
 import os
 import runpy
@@ -26,11 +26,12 @@ from tableau_pipeline_tests.soak.project import (
 
 _EXAMPLE = runpy.run_path(str(ROOT / "examples" / "delete_old_runs.py"))
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status.value not in ENDED]
-# A failed refresh is not tried again for half an hour; all else goes on, late on a busy machine.
-_STILL_AFTER_FAILURE, _STILL = 30, 180
+# So many seconds without a run mean that nothing will start by itself: few after a failure, because
+# the sensor does not retry a refresh for half an hour; more for all else, on a busy machine.
+_IDLE_AFTER_FAILURE, _IDLE = 30, 180
 _NIGHT_SECONDS = 1800
 _BY_HAND = 4
-# The daemon takes so long to know of a new night.
+# The earliest and the latest kill, in seconds: the daemon needs some time to notice a new night.
 _BEFORE_A_KILL = (5.0, 60.0)
 
 
@@ -43,7 +44,7 @@ class Nights:
         self._running, self._instance, self._lake, self._chance = running, instance, lake, chance
 
     def passed(self, number: int) -> Night:
-        """Let one pass.
+        """Let a night pass, and return its figures.
 
         Raises:
             AssertionError: runs do not end, data sources stay behind, or rows differ.
@@ -58,7 +59,7 @@ class Nights:
         by_hand = self._settled(began)
         seconds = time.monotonic() - started
         faults = self._running.server.calm()
-        wanted = {name_of(number): rows for number, rows in self._lake.rows.items()}
+        wanted = {name_of(table): rows for table, rows in self._lake.rows.items()}
         wrong = differences(self._running.server, wanted)
         assert not wrong, f"After night {number}:\n" + "\n".join(wrong)
         return self._measured(
@@ -70,7 +71,7 @@ class Nights:
         _EXAMPLE["delete_runs"](self._instance, before=before)
 
     def _kill(self, number: int, began: datetime) -> str:
-        """Kill a process at some moment of the night; return which."""
+        """Kill a process at some moment of the night; return which one."""
         name = ("code", "run", "daemon")[number % 3]
         time.sleep(self._chance.uniform(*_BEFORE_A_KILL))
         if name != "run":
@@ -86,36 +87,37 @@ class Nights:
         """Wait until each data source is newer than its model of this night.
 
         Returns:
-            how often one was refreshed by hand, because nothing else did.
+            how often this had to start a refresh, because nothing else started it.
         """
-        deadline, by_hand, still = time.monotonic() + _NIGHT_SECONDS, 0, time.monotonic()
+        deadline, by_hand, last_run = time.monotonic() + _NIGHT_SECONDS, 0, time.monotonic()
         while time.monotonic() < deadline:
             if self._instance.get_runs_count(dg.RunsFilter(statuses=_UNFINISHED)):
-                still = time.monotonic()
+                last_run = time.monotonic()
             elif not (behind := self._behind(began)):
                 return by_hand
-            elif time.monotonic() - still > (
-                _STILL_AFTER_FAILURE if self._failed(began) else _STILL
+            elif time.monotonic() - last_run > (
+                _IDLE_AFTER_FAILURE if self._failed(began) else _IDLE
             ):
                 assert by_hand < _BY_HAND, f"{behind} stay behind"
                 by_hand += 1
                 self._running.web.launched(LOCATION, *behind)
-                still = time.monotonic()
+                last_run = time.monotonic()
             time.sleep(1)
         raise AssertionError(f"The night did not end; behind are {self._behind(began)}")
 
     def _behind(self, began: datetime) -> list[str]:
-        """The models that this night has not run, and what has not followed those that it has."""
+        """The models without a run this night, and the data sources older than their models."""
         found = []
-        for number in self._lake.rows:
-            model, datasource = (self._at(each) for each in (model_of(number), key_of(number)))
+        for table in self._lake.rows:
+            model, datasource = self._at(model_of(table)), self._at(key_of(table))
             if model < began.timestamp():
-                found.append(model_of(number))
+                found.append(model_of(table))
             elif datasource < model:
-                found += assets_of(number)
+                found += assets_of(table)
         return found
 
     def _at(self, key: str) -> float:
+        """When an asset was last materialized, in seconds since 1970; 0 if never."""
         event = self._instance.get_latest_materialization_event(dg.AssetKey(key))
         return event.timestamp if event else 0
 

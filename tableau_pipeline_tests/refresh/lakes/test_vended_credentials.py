@@ -63,7 +63,7 @@ def written(
         monkeypatch.setattr(StoreIO, "store", open_store(gate.server.url), raising=False)
     for name, value in gate.settings.items():
         monkeypatch.setenv(name, value)
-    # A store that does not sign would need no credentials of anyone.
+    # A client that does not sign its requests would need no credentials at all.
     monkeypatch.setenv("AWS_SKIP_SIGNATURE", "false")
     folder = tmp_path_factory.mktemp("lake")
     store_at.cache_clear()
@@ -108,7 +108,7 @@ def test_a_publish_and_an_update(
     """Prevents: a table that needs credentials of the catalog is not read, or is read with those
     of the environment; its credentials are used for another table, or are logged."""
     caplog.set_level(logging.DEBUG)
-    # The gate itself would log what it hands on.
+    # At DEBUG, the gate itself would log the requests that it passes on.
     caplog.set_level(logging.INFO, "urllib3")
     follow(pipeline, "iceberg", ORDERS)
     pipeline.run()
@@ -145,10 +145,10 @@ def test_expiry_in_the_middle(
 def test_credentials_in_the_settings(
     pipeline: Pipeline, gate: Gate, written: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a catalog without a server whose settings for files count for pyiceberg alone."""
+    """Prevents: a catalog without a server, whose credentials for files only pyiceberg uses."""
     table = table_of(written, rows_of([1]))
     for name, value in gate.issue().items():
-        # A variable cannot name the host.
+        # The name of a variable cannot contain that of a host.
         name = name.partition(".dfs")[0].partition(".devstore")[0]
         variable = name.upper().replace(".", "__").replace("-", "_")
         monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{variable}", value)
@@ -167,8 +167,8 @@ def test_no_credentials_of_the_catalog(
     monkeypatch: pytest.MonkeyPatch,
     is_asked: bool,
 ):
-    """Prevents: credentials of the environment do not count where a catalog hands out none, or is
-    not asked for any; those of an earlier time stay in use."""
+    """Prevents: a table is not read with the credentials of the environment, although its catalog
+    hands out none, or was not asked for any; earlier credentials of the catalog stay in use."""
     current_version(LakeTable(iceberg=ORDERS))
     assert lent._loans
     gate.guarded = ""
@@ -186,7 +186,7 @@ def test_no_credentials_of_the_catalog(
 def test_credentials_that_the_store_refuses(
     pipeline: Pipeline, gate: Gate, catalog: VendingCatalog
 ):
-    """Prevents: an error that shows credentials, or names variables that do not count."""
+    """Prevents: an error that shows credentials, or names variables that are not in use."""
     gate.accepts = False
     follow(pipeline, "iceberg", ORDERS)
     remedy = (
@@ -202,8 +202,9 @@ def test_credentials_that_the_store_refuses(
 def test_a_renewal_that_fails(
     pipeline: Pipeline, gate: Gate, catalog: VendingCatalog, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: an exception of a library, or credentials that the catalog's answer quotes, where
-    the catalog fails in the middle of a refresh; no word on a catalog that stops to hand out."""
+    """Prevents: if the catalog fails in the middle of a refresh, users see an exception of a
+    library, or credentials from the catalog's answer; a catalog that stops handing out credentials
+    fails without a remedy."""
     gate.seconds = 30
     snapshot = iceberg.read(ORDERS, asset_key="orders", number=None, copies=pipeline.copies)
     assert snapshot

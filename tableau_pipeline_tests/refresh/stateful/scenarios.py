@@ -30,10 +30,10 @@ from tableau_pipeline_tests.refresh.stateful.server.other_user import CAPABILITI
 from tableau_sandbox.quirks import Quirks
 
 KEY = "stateful"
-# The root of the other environment.
+# The root project of the other environment.
 ROOT = "Staging/pr-1"
 _LIMITS = (0.066, 0.1)
-# Any file is larger than this, so that none is downloaded.
+# Any file is larger than this, so refreshes download none.
 LARGE = Reconcile(max_mb=1e-6)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
 # The share of histories in which declarations limit how many rows change.
@@ -106,11 +106,12 @@ class Scenario:
         admin: the pipeline's user is an administrator, and may list jobs.
         slow: jobs wait and run for minutes.
         client_ahead: seconds by which the pipeline's clock is ahead of the server's.
-        short: old records are removed after a few.
-        scripts: every second refresh is one of a script: no other process can ask for its end.
+        short: the journal keeps only a few old records.
+        scripts: a script makes every second refresh, so Dagster does not know whether it has ended.
         lags: listings of the journal's store may lack the newest objects.
         store_seconds: how long a request to that store takes.
-        tables: how many of the shapes are declared at first.
+        shapes: the tables that the data source may have.
+        tables: the number of shapes that are declared at first.
         chain: the third table belongs to the second, not to the first.
         forgetful: feeds name only the keys of the last change.
         settings: other keys of the declaration.
@@ -190,7 +191,7 @@ def scenario(chance: Random) -> Scenario:
 
 
 def with_change_limits(scenario: Scenario, chance: Random) -> Scenario:
-    """Perhaps a limit to the share of rows that one refresh changes, for each table."""
+    """In some histories, limit the share of rows that one refresh may change, for each table."""
     if chance.random() >= _LIMITED:
         return scenario
     shapes = []
@@ -265,9 +266,9 @@ def shapes(chance: Random) -> tuple[Shape, ...]:
 
 
 def _columns(chance: Random, *, single: bool) -> tuple[list[Col], Partitioning | None]:
-    double = not single and chance.random() < 0.25
-    columns = [Col("k", chance.choice(KEYS), "key", step=2 if double else 1)]
-    if double:
+    has_two_keys = not single and chance.random() < 0.25
+    columns = [Col("k", chance.choice(KEYS), "key", step=2 if has_two_keys else 1)]
+    if has_two_keys:
         columns.append(Col("l", chance.choice(TYPES), "key", cycle=2))
     columns.append(Col("cursor", chance.choice(KEYS), "cursor", step=2))
     columns.append(Col("moment", chance.choice(MOMENTS), "moment"))
