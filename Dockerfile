@@ -44,7 +44,7 @@ ENV PATH=/opt/venv/bin:$PATH \
 
 # A new volume takes over the owner of the folder that it is mounted on. Nothing else belongs to the
 # user: what runs here must not change the code, or what dagster.yaml says at the next start. Dagster
-# would write more beside dagster.yaml for its telemetry only, which is off.
+# would write another file next to dagster.yaml only for its telemetry, which is off.
 RUN install --directory --owner=pipeline --group=pipeline deploy/storage /srv/data \
     && python -m compileall -q tableau_pipeline \
     && python -m tableau_pipeline.snapshots.make_class_archive

@@ -7,7 +7,7 @@ IN_PARALLEL := --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 export DAGSTER_HOME := $(CURDIR)/dagster_home
 # A dependency's preview feature, which we do not use, warns at every start of `dg`.
 export PYTHONWARNINGS := ignore:Class `SparkDeclarativePipelineScaffolder`
-# Otherwise each of the many processes compiles all that it imports.
+# Without this, each of the many processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo cluster soak test test-all test-long contract dev check docs bench lowest newest dist clean python java postgresql
@@ -36,8 +36,8 @@ test: java .venv/classes # The tests that take minutes
 test-all: test postgresql # These, and the slow ones
 	@$(BIN)/pytest $(IN_PARALLEL) -m "slow and not long"
 
-# What CI has no time for: to be run before a change of what a refresh promises is called done. It
-# ends with fresh histories, and adds what they met to the ledger beside them.
+# The tests that take too long for CI: run them before you finish a change of what a refresh
+# promises. They end with fresh histories, and add what these met to the ledger in the same folder.
 MINUTES ?= 60
 test-long: java .venv/classes postgresql # What CI has no time for
 	@$(BIN)/pytest $(IN_PARALLEL) -m long -rP

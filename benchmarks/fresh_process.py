@@ -1,4 +1,4 @@
-"""Work in a process of its own, so that its memory, or its JVM, is nobody else's."""
+"""Work in a process of its own, which shares neither its memory nor its JVM."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor

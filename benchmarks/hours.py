@@ -77,7 +77,7 @@ def measure_hours(runs: int) -> None:
 def write_hours(folder: Path) -> Snapshot:
     """Store the model "hours": one partition of a row, and all others empty.
 
-    What is measured depends on the partitions, and not on their rows, whose files nobody opens.
+    The figures depend on the partitions, not on their rows: no refresh opens the files.
     """
     store = SnapshotStore(folder / "snapshots")
     write = store.new_folder()

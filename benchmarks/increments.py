@@ -56,7 +56,7 @@ class Run:
 
 
 def compare_with_full_refresh(scale: float, runs: int) -> None:
-    """Print ratios, then the memory beside that at a tenth of the scale."""
+    """Print ratios, then the memory at this scale and at a tenth of it."""
     small = _measure(scale / 10, runs=2)
     large = _measure(scale, runs=runs)
     print(f"\nTPC-H lineitem at scale {scale:g}, {runs} runs: median (min to max)")

@@ -59,7 +59,7 @@ def fill(journal: StoredJournal, refreshes: int) -> None:
         for record in (claim, release):
             created = journal.create(record, after=history)
             if created is None:
-                raise RuntimeError("nobody else writes here")
+                raise RuntimeError("another process writes to this journal")
             history: History = created
 
 

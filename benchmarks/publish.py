@@ -67,7 +67,7 @@ def _costs(command: Sequence[str], environment: Mapping[str, str]) -> tuple[floa
         process = psutil.Popen(command, env=environment, stdout=nothing, stderr=subprocess.PIPE)
         while process.poll() is None:
             for each in processes(process.pid):
-                # hyperd ends with its parent, so nobody is told what it took.
+                # Ask often: hyperd ends with its parent, and then its processor time is lost.
                 with suppress(psutil.NoSuchProcess):
                     times = each.cpu_times()
                     used[each.pid] = times.user + times.system

@@ -1,4 +1,4 @@
-"""A line that takes only so many bytes a second on their way to a server, whoever sends them."""
+"""A slow line to a server: it passes on only so many bytes a second from all clients together."""
 
 import socketserver
 import time
@@ -74,7 +74,7 @@ def _arrive(under_way: Queue[tuple[float, bytes]], target: socket) -> None:
             target.sendall(arrival[1])
         target.shutdown(SHUT_WR)
     except OSError:
-        # One of them has hung up, and the other one is told so at the end of the connection.
+        # One side has closed its connection. The end of the other connection shows that.
         pass
 
 

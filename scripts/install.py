@@ -29,7 +29,7 @@ _SECTIONS = ("global", "install", ":env:")
 
 
 def pip_settings() -> str:
-    """Return what pip is told by its files and the environment; "" if it cannot say."""
+    """Return the settings of pip from its files and the environment; "" if pip fails."""
     listed = subprocess.run([*_PIP, "config", "list"], stdout=subprocess.PIPE, text=True)
     return listed.stdout
 

@@ -19,7 +19,7 @@ _PUBLIC = {
 }
 _LINES_OF_A_FILE, _LINES_OF_A_FUNCTION = 600, 50
 # Where the words of other programs decide, as they say it in no other way; tests with these
-# programs fail when they say it otherwise.
+# programs fail when they say it differently.
 _WORDS_OF_OTHERS = {
     "tableau_pipeline/components/assessing.py": "codes in answers of Tableau",
     "tableau_pipeline/components/loading.py": "Dagster's and YAML's mistakes",

@@ -88,8 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except WellKnownCredentialsError as error:
         return _fail(
-            f"other machines can reach {parsed.host}, and everybody knows the defaults: choose "
-            f"others by {error}"
+            f"other machines can reach {parsed.host}, and the default credentials are public: "
+            f"choose others by {error}"
         )
     return 0
 

@@ -1,4 +1,4 @@
-"""Lineitem on the hosts of `make cluster`, beside the same on one machine; needs PostgreSQL."""
+"""Lineitem on the hosts of `make cluster`, compared with one machine; needs PostgreSQL."""
 
 import re
 from collections.abc import Iterator, Mapping

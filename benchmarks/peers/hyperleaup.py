@@ -25,7 +25,7 @@ def _build(frame: DataFrame, folder: Path) -> str:
     (mode,) = options()
     # By default it would replace NULL in some columns by 0: unlike contents.
     config = HyperFileConfig(allow_nulls=True)
-    # It works below /tmp/hyperleaup, whatever it is told.
+    # hyperleaup always works below /tmp/hyperleaup: no option changes that.
     name = uuid4().hex
     try:
         made = HyperFile(name=name, df=frame, creation_mode=mode, config=config)

@@ -24,7 +24,7 @@ class Contender:
     """A way from Spark to `.hyper`.
 
     Attributes:
-        module: beside this one.
+        module: its name, in the same package as this module.
         environment: None for our own.
     """
 

@@ -220,7 +220,7 @@ def _site_facts(facts: SiteFacts) -> Iterator[AccessCheck]:
         )
         return
     peculiarities = "; ".join(facts.peculiarities) or "as assumed"
-    yield AccessCheck("ok", "site", f"{peculiarities}; seen until {facts.learnt_at:%Y-%m-%d}")
+    yield AccessCheck("ok", "site", f"{peculiarities}; last seen on {facts.learnt_at:%Y-%m-%d}")
 
 
 def _check_server(

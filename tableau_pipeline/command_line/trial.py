@@ -13,9 +13,9 @@ from tableau_pipeline.resources import data_dir, resources_from_env, shared_plac
 from tableau_pipeline.trial.facts import FACTS, Answer, Verdict
 from tableau_pipeline.trial.trial import Trial, try_out
 
-_SIGNS = {Verdict.AS_ASSUMED: "ok", Verdict.OTHERWISE: "!", Verdict.UNKNOWN: "-"}
+_SIGNS = {Verdict.AS_ASSUMED: "ok", Verdict.DIFFERENT: "!", Verdict.UNKNOWN: "-"}
 
-_ORDER = (Verdict.OTHERWISE, Verdict.UNKNOWN, Verdict.AS_ASSUMED)
+_ORDER = (Verdict.DIFFERENT, Verdict.UNKNOWN, Verdict.AS_ASSUMED)
 
 
 def run_trial(project: str, *, wait: float, resume: bool, output: Output) -> int:
@@ -84,4 +84,4 @@ def _meaning(answer: Answer) -> str:
         return fact.assumed
     if answer.verdict is Verdict.UNKNOWN:
         return answer.detail
-    return f"{answer.detail}\n-> {fact.otherwise}"
+    return f"{answer.detail}\n-> {fact.if_different}"

@@ -237,7 +237,7 @@ def _preview_changed(
         preview = replace(preview_declared(before, now), notes=(*preview.notes, unknown))
     elif (former.decision, former.reason) != (preview.decision, preview.reason):
         reason = "; ".join(former.reason.split("\n"))
-        notes.append(Note("otherwise", f"{former.decision}: {reason}"))
+        notes.append(Note("base", f"{former.decision}: {reason}"))
     return replace(preview, notes=(*notes, *preview.notes))
 
 

@@ -224,10 +224,10 @@ def datasources() -> list[PublishedDatasource]:
     return sorted(components, key=lambda datasource: datasource.name, reverse=True)
 
 
-def table(told: Sequence[Line]) -> str:
+def table(lines: Sequence[Line]) -> str:
     """Return a table with a row for each chapter and data source, and then the differences."""
     text = ["", _row(_COLUMNS), _row(["-" * width for width in _COLUMNS.values()])]
-    for line in told:
+    for line in lines:
         ended = line.ended
         cells = (
             *(line.chapter.title, line.datasource, ended.decision, f"{ended.rows:,}"),
@@ -237,7 +237,7 @@ def table(told: Sequence[Line]) -> str:
             "DIFFERS" if line.differences else "equal",
         )
         text += [_row(cells), f"    why: {ended.reason}"]
-    for line in told:
+    for line in lines:
         where = f"DIFFERS: {line.datasource}, {line.chapter.title}"
         text += [f"{where}: {difference}" for difference in line.differences]
     return "\n".join(text)

@@ -1,4 +1,4 @@
-"""Recognize errors of hyperd that can be told apart only by their English messages.
+"""Recognize errors of hyperd that only their English messages distinguish.
 
 A new hyperd may word them differently, so `tableau_pipeline_tests/hyper/test_messages.py` provokes
 each of them.

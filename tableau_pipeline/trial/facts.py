@@ -15,20 +15,20 @@ class Fact:
 
     Attributes:
         assumed: what the sandbox does, and the pipeline assumes.
-        otherwise: what refreshes do on a site that behaves differently.
+        if_different: what refreshes do on a site that behaves differently.
     """
 
     name: str
     assumed: str
-    otherwise: str
+    if_different: str
 
 
 class Verdict(StrEnum):
     """How an answer compares with the assumption."""
 
     AS_ASSUMED = "as assumed"
-    OTHERWISE = "otherwise"
-    UNKNOWN = "cannot be told"
+    DIFFERENT = "different"
+    UNKNOWN = "not known"
 
 
 class Answer(Frozen):

@@ -156,7 +156,7 @@ def _answer_rows(
     expected = {table: list(table_rows) for table, table_rows in rows.items()}
     shop.as_assumed(fact, unless=wrong)
     if published != expected:
-        shop.answer(fact, Verdict.OTHERWISE, f"the published rows are wrong: {published}")
+        shop.answer(fact, Verdict.DIFFERENT, f"the published rows are wrong: {published}")
 
 
 class _NoAnswer(HTTPAdapter):

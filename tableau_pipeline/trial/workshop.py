@@ -116,7 +116,7 @@ class Workshop:
 
     def as_assumed(self, fact: str, *, unless: str | None = None) -> None:
         """Answer as assumed, or with the difference that `unless` states."""
-        self.answer(fact, Verdict.OTHERWISE if unless else Verdict.AS_ASSUMED, unless or "")
+        self.answer(fact, Verdict.DIFFERENT if unless else Verdict.AS_ASSUMED, unless or "")
 
     def unknown(self, why: str, *facts: str) -> None:
         """Answer that the trial could not find out, unless there is an answer already."""

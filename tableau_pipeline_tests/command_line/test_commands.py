@@ -82,7 +82,7 @@ def test_what_the_site_does(morning: World):
     record.learn(takes_bare_stars=None)
     assert "Of this site: several tables are published with a model." in told.text
     assert site_of_json["takes_bare_stars"] is False
-    assert looked["text"].startswith("several tables are published with a model; seen until 20")
+    assert looked["text"].startswith("several tables are published with a model; last seen on 20")
     assert "Of this site" not in morning.run("status").text
 
 

@@ -142,6 +142,6 @@ def test_one_that_cannot_be_warned_of(location: Location, monkeypatch: pytest.Mo
             Refuse(path="sites/*/dataQualityWarnings/datasource/*", status=500, times=None)
         ):
             assert (tick(), tick()) == (False, None)
-        monkeypatch.setattr("tableau_pipeline.components.quality_warnings._RETRY", -1)
+        monkeypatch.setattr("tableau_pipeline.components.quality_warnings._RETRY_SECONDS", -1)
         assert (tick(), tick()) == (True, None)
         assert on_server(location, site, "stale")

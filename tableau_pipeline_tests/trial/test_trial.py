@@ -241,7 +241,7 @@ def refreshes(sandbox: Sandbox, folder: Path, user: tuple[str, str], **quirks: A
 def test_what_a_trial_finds(tmp_path: Path, name: str):
     """Prevents: a trial that misses what a site does, tells of what it does not, or leaves it to
     the first refresh to find out by a failure."""
-    quirks, user, otherwise = SITES[name]
+    quirks, user, differences = SITES[name]
     with site_of(tmp_path, user, **quirks) as (sandbox, site):
         # Whoever may not ask for jobs waits so long for those that fail.
         trial = tried(site, tmp_path, wait=20 if user == ADMIN else 8)
@@ -250,8 +250,8 @@ def test_what_a_trial_finds(tmp_path: Path, name: str):
     assert (trial.failed, trial.left, trial.waits) == ({}, [], None)
     assert [each.fact for each in trial.answers] == [*FACTS]
     found = {e.fact: e.detail for e in trial.answers if e.verdict is not Verdict.AS_ASSUMED}
-    assert found.keys() == otherwise.keys(), found
-    for fact, detail in otherwise.items():
+    assert found.keys() == differences.keys(), found
+    for fact, detail in differences.items():
         assert detail in found[fact]
 
 
@@ -416,15 +416,15 @@ def documented_transcript(command: str) -> list[str]:
 def test_facts_are_documented():
     """Prevents: a fact whose meaning for refreshes the page lacks, or one that no trial answers."""
     rows = page("how-to/first-contact.md").whole.rows()
-    facts = {row["what it means"]: row["if these are otherwise"].split(", ") for row in rows}
+    facts = {row["what it means"]: row["if these differ"].split(", ") for row in rows}
     listed = [name for names in facts.values() for name in names]
     assert sorted(listed) == sorted(FACTS)
     # A table that calms where the report warns is worse than none.
-    harmless = [name for name, fact in FACTS.items() if fact.otherwise.startswith("None:")]
+    harmless = [name for name, fact in FACTS.items() if fact.if_different.startswith("None:")]
     assert sorted(facts["Nothing."]) == sorted(harmless)
     learnt = "Refreshes know it from now on."
-    known = [name for name, fact in FACTS.items() if fact.otherwise.endswith(learnt)]
+    known = [name for name, fact in FACTS.items() if fact.if_different.endswith(learnt)]
     assert sorted(facts[learnt]) == sorted(known)
     for meaning in ("Each change is published in full.", "Declare one table for each data source."):
-        same = [name for name, fact in FACTS.items() if fact.otherwise == meaning]
+        same = [name for name, fact in FACTS.items() if fact.if_different == meaning]
         assert sorted(facts[meaning]) == sorted(same)

@@ -274,12 +274,12 @@ _AGGREGATIONS: Mapping[DataType, str] = {
 
 def fields_answer(model: Model, *, hidden: bool) -> dict[str, Any]:
     """Return the fields of a model; with `hidden`, also those that people do not see."""
-    fields = [_told(field) for field in model.fields if hidden or not field.hidden]
+    fields = [_field_answer(field) for field in model.fields if hidden or not field.hidden]
     return {"data": fields, "extraData": {"parameters": []}}
 
 
-def _told(field: Field) -> dict[str, Any]:
-    told = {
+def _field_answer(field: Field) -> dict[str, Any]:
+    answer = {
         "fieldName": field.name,
         "fieldCaption": field.caption,
         "dataType": field.data_type,
@@ -290,7 +290,7 @@ def _told(field: Field) -> dict[str, Any]:
         "fieldType": _kind(field),
         "hidden": field.hidden,
     }
-    return told if field.formula is None else {**told, "formula": field.formula}
+    return answer if field.formula is None else {**answer, "formula": field.formula}
 
 
 def _aggregation(field: Field) -> str:

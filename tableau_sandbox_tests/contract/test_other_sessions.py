@@ -224,7 +224,7 @@ def test_viewer_of_data(workspace: Workspace, viewer: OtherSession, steps: Steps
 
 @fact("POST vizql-data-service/query-datasource", Source.VDS_HELP)
 def test_query_without_api_access(workspace: Workspace, viewer: OtherSession):
-    """Whoever lacks API Access is refused queries with 403800, or 404937 for what is not seen."""
+    """A user without API Access is refused queries: 403800, or 404937 for what is not seen."""
     fields = [{"fieldCaption": "n", "calculation": "COUNT([name])"}]
     body = {"datasource": {"datasourceLuid": workspace.shared.luid}, "query": {"fields": fields}}
     answer = call(workspace.session, "query-datasource", body, token=viewer.token)
@@ -376,7 +376,7 @@ def test_rights(
 
 @fact(_PUBLISH, Source.REFERENCE)
 def test_overwrite_of_another_users_data(workspace: Workspace, creator: OtherSession):
-    """Whoever may write a data source overwrites it, and it stays its owner's."""
+    """A user who may write a data source overwrites it, and it keeps its owner."""
     target = workspace.published()
     publish = partial(workspace.publish, target.name, query="overwrite=true", by=creator)
     publish().is_refused("403004 or 403007")
@@ -418,7 +418,7 @@ def test_update_by_a_reader(workspace: Workspace, creator: OtherSession):
 
 @fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
 def test_update_by_a_writer(workspace: Workspace, creator: OtherSession):
-    """Whoever may write but is not the owner does not update data: 403004."""
+    """A user who may write but is not the owner does not update data: 403004."""
     target = workspace.published()
     workspace.send(f"PUT {target.path}/permissions {_rule('Write')}", they=creator.user).succeeds()
     workspace.update(target, [_CLEAR], by=creator).is_refused("403004")
