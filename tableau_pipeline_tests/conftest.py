@@ -124,7 +124,7 @@ def shipped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @dataclass(frozen=True)
 class Story(Shipped):
-    """The demo, told: what it left on disk, on the sandbox and in Dagster."""
+    """The output of the demo, and what it left on disk, on the sandbox and in Dagster."""
 
     lines: list["Line"]
 

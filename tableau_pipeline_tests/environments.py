@@ -47,7 +47,7 @@ def go_program(package: str) -> Path:
             run(
                 str(environment(_GO) / "go"), "install", package, seconds=_INSTALL_SECONDS,
                 GOBIN=str(made), GOTOOLCHAIN="local", GOCACHE=f"{scratch}/cache",
-                # Without the flag, nobody but root could remove the modules.
+                # Without the flag, only root could remove the modules.
                 GOMODCACHE=f"{scratch}/modules", GOFLAGS="-modcacherw",
             )  # fmt: skip
 

@@ -10,7 +10,7 @@ from benchmarks.journal_requests import measure_journal
 
 
 def test_only_what_got_worse_is_told(tmp_path: Path):
-    """Prevents: a change that costs a tenth more, which nobody sees among two hundred figures; or
+    """Prevents: a change that costs a tenth more, which goes unseen among two hundred figures; or
     noise that hides it."""
     file, before = tmp_path / "results.json", {}
     for values in ((1.0, 1.1, 0.9), (1.2, 1.2, 0.9)):

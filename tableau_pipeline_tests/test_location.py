@@ -39,7 +39,7 @@ def load() -> dg.Definitions:
 
 
 def test_everything_loads_without_any_setting():
-    """Prevents: models that vanish because of a file beside them, or secrets needed to look."""
+    """Prevents: models that vanish because of a file next to them, or secrets needed to look."""
     definitions = load()
     dg.Definitions.validate_loadable(definitions)
     keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
@@ -64,7 +64,7 @@ def test_the_lineage_folds_a_data_source_into_one_box():
 
 
 def test_code_references_show_where_an_asset_is_written():
-    """Prevents: "open in editor" that shows the YAML beside a model, which says nothing of it."""
+    """Prevents: "open in editor" that shows the YAML next to a model, which says nothing of it."""
     written: dict[str, tuple[str, str]] = {}
     for spec in specs_of(load()):
         (reference,) = spec.metadata["dagster/code_references"].code_references
@@ -101,7 +101,7 @@ def test_an_unknown_switch_is_an_error(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_loading_warns_of_nothing():
-    """Prevents: warnings in every log page, among which nobody sees the one that matters."""
+    """Prevents: warnings in every log page, which hide the one that matters."""
     loaded = subprocess.run(
         [
             sys.executable,
@@ -145,7 +145,7 @@ def test_secrets_show_nowhere_in_the_configuration(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(autouse=True)
 def _no_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The story of the demo, told in the same process, says where its own data lie."""
+    """The story of the demo, in the same process, says where its own data lie."""
     monkeypatch.delenv("PIPELINE_DATA_DIR", raising=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
@@ -160,7 +160,7 @@ def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 @pytest.mark.parametrize("url", ["hdfs://lake/data", "s3:/lake/data", "S3://lake", "s3a://lake/x"])
 def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
-    """Prevents: a folder named "s3:" that looks like the bucket, and that nobody else sees."""
+    """Prevents: a folder named "s3:" that looks like the bucket, and that no other host sees."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", url)
     shown = f"{url.partition(':')[0].lower()}://lake"
     with pytest.raises(RefusedError) as caught:

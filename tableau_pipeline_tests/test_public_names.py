@@ -55,7 +55,7 @@ HEAVY = {"dagster", "pandas", "pyarrow", "pydantic", "pyspark", "tableauhyperapi
 
 
 def test_the_names():
-    """Prevents: a public name that goes unnoticed, or one that nobody decided to keep."""
+    """Prevents: a public name that goes unnoticed, or one that is public by accident."""
     assert set(tableau_pipeline.__all__) == NAMES
     assert len(NAMES) <= 20
 

@@ -234,7 +234,7 @@ def test_scripts_wait_for_each_other(
     script: Script, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """Prevents: two scripts that cron has begun send at once; one waits for ever behind one that
-    hangs, and nobody is told which."""
+    hangs, and no message says which."""
     caplog.set_level(logging.INFO, "tableau_pipeline")
     monkeypatch.setattr(claim, "_PAUSE", (0.01, 0.1))
     me = f"process {os.getpid()} on "

@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def later() -> Generator[Callable[[Callable[[], None]], None], None, None]:
-    """Runs what nobody has to wait for; its failures show when all tests are done."""
+    """Runs what no test has to wait for; its failures show when all tests are done."""
     with ThreadPoolExecutor(2) as executor:
         begun: list[Future[None]] = []
         yield lambda action: begun.append(executor.submit(action))
@@ -66,7 +66,7 @@ def new_server(start_sandbox: Callable[..., Sandbox]) -> NewServer:
 
 @pytest.fixture
 def sandbox(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
-    """A fresh sandbox with two users beside the administrator, and a second site."""
+    """A fresh sandbox with two users besides the administrator, and a second site."""
     return start_sandbox(users=(ALICE, VIEWER), sites=("second",))
 
 

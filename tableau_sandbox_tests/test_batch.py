@@ -149,8 +149,8 @@ def test_repeated_keys_are_named(tmp_path: Path, target: Path):
     payload = source(tmp_path, SOURCE % "(2, 'zwei'), (2, 'deux'), (7, 'x')")
     for action in (UPDATE, UPSERT):
         error = refused(target, payload, action)
-        told = 'source table "s" match one row with "id" = 2 of the target table "Extract".'
-        assert (error.code, error.message) == (Code.REPEATED_KEY, f"Several rows of the {told}")
+        problem = 'source table "s" match one row with "id" = 2 of the target table "Extract".'
+        assert (error.code, error.message) == (Code.REPEATED_KEY, f"Several rows of the {problem}")
 
 
 KEYED = 'CREATE TABLE "Extract".s AS (SELECT * FROM (VALUES %s) AS t (key, id, name))'

@@ -71,14 +71,14 @@ def test_no_fact_holds_of_a_server_that_refuses(refused: list[tuple[str, dict[st
 
 
 def test_sources_are_documented(refused: list[tuple[str, dict[str, str]]]):
-    """Prevents: a page that does not say where a fact comes from, or what nobody knows."""
+    """Prevents: a page that does not say where a fact comes from, or what is not known."""
     facts = [about for _, about in refused]
     sources = {(about["source"], about["grade"]) for about in facts}
     assert set(map(tuple, rows("Sources", of="fidelity.md"))) == sources
     claims = {about["fact"]: about["claim"].replace("`", "") for about in facts}
     assumed = {about["fact"] for about in facts if about["grade"] == "assumed"}
-    told = rows("What no source could tell", of="fidelity.md")
-    assert dict(told) == {fact: claims[fact] for fact in assumed}
+    listed = rows("What no source could tell", of="fidelity.md")
+    assert dict(listed) == {fact: claims[fact] for fact in assumed}
     graded = {about["fact"]: (about["grade"], about["source"]) for about in facts}
     for fact, claim, *source, _ in rows("What decides how a refresh goes", of="fidelity.md"):
         assert (claim, tuple(source)) == (claims[fact], graded[fact])

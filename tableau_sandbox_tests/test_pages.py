@@ -1,4 +1,4 @@
-"""What a browser, or whoever controls the sandbox, is shown and refused."""
+"""What the sandbox shows and refuses to a browser, or to a client that controls it."""
 
 import asyncio
 import socket
@@ -86,7 +86,7 @@ def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
     fields = ("Margin", "measure", "p0.0%", "Money", "1 + 1")
     permissions = ("All Users", "Allow", "Read, Connect")
     shown += tuple(f"<td>{each}" for each in (*fields, *permissions))
-    assert [told for told in shown if told not in page.text] == []
+    assert [part for part in shown if part not in page.text] == []
     assert "internal_object_id" not in page.text
 
 
@@ -129,7 +129,7 @@ def test_calls_of_the_api(shared_sandbox: Sandbox, marks: dict[str, str], by_any
 
 @pytest.mark.parametrize("hosts", [(), ("localhost", "localhost"), ("localhost", "evil.example")])
 def test_not_one_name(shared_sandbox: Sandbox, hosts: tuple[str, ...]):
-    """Prevents: whoever sends no name, or a second one, gets around the check."""
+    """Prevents: a client that sends no name, or a second one, gets around the check."""
     port = int(shared_sandbox.url.rpartition(":")[2])
     lines = ["GET / HTTP/1.0", *(f"Host: {host}" for host in hosts), "", ""]
     with closing(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)) as client:
@@ -159,7 +159,7 @@ def seen_from(peer: str, path: str, data_dir: Path, **options: Any) -> httpx.Res
 
 
 def test_rows_are_for_the_own_machine(new_server: NewServer, one_row: Path):
-    """Prevents: everybody in a network reads rows on the pages, which need no sign-in."""
+    """Prevents: all users of a network read rows on the pages, which need no sign-in."""
     sandbox, server = new_server()
     path = f"/datasources/{publish(server, one_row).id}"
     sandbox.stop()
@@ -194,7 +194,7 @@ def controlled(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox]:
 
 
 def test_off_by_default(shared_sandbox: Sandbox):
-    """Prevents: whoever reaches a sandbox can break it for others."""
+    """Prevents: a client that reaches a sandbox can break it for others."""
     assert code_of(order(shared_sandbox, "GET", "")) == "404003"
     assert code_of(order(shared_sandbox, "POST", "/faults", json=REFUSE)) == "404003"
     assert shared_sandbox.control.faults() == []

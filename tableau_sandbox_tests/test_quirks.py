@@ -105,15 +105,15 @@ def test_page_of_quirks():
 
 
 def test_help_of_quirks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Prevents: a quirk whose values or default nobody can look up."""
+    """Prevents: a quirk whose values or default are on no page."""
     monkeypatch.setenv("COLUMNS", "1000")
     with pytest.raises(SystemExit):
         command_line.main(["--help"])
-    told = re.sub(r"\n {10,}", " ", capsys.readouterr().out).splitlines()
+    entries = re.sub(r"\n {10,}", " ", capsys.readouterr().out).splitlines()
     hints = get_type_hints(Quirks)
     for quirk in fields_of(Quirks):
         flag = f"  --{quirk.name.replace('_', '-')}"
-        (about,) = (each for each in told if each.startswith((f"{flag} ", f"{flag}, ")))
+        (about,) = (each for each in entries if each.startswith((f"{flag} ", f"{flag}, ")))
         is_flag = hints[quirk.name] is bool
         default = ("no", "yes")[quirk.default] if is_flag else quirk.default
         values = [each for each in get_args(hints[quirk.name]) if isinstance(each, str)]
@@ -294,7 +294,7 @@ def test_who_may_ask_for_a_job(
         assert admin.jobs.get_by_id(hers).id == hers
         cancelled = call(sandbox, "PUT", f"sites/{{site}}/jobs/{hers}", server=alice)
         assert ("" if cancelled.ok else code_of(cancelled)) == own
-    # The session lives, whatever it was told.
+    # The session lives, whatever the answer said.
     assert alice.projects.get()[0]
 
 
@@ -391,7 +391,7 @@ def notes(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[int, 
 
 
 def test_where_a_taken_name_fails(new_server: NewServer, one_row: Path, two_rows: Path):
-    """Prevents: a pipeline is told of a taken name here, and left alone with it elsewhere."""
+    """Prevents: the sandbox reports a taken name, and a real server does not."""
     sandbox, server = new_server()
     item = publish(server, one_row)
     job = publish_job(server, two_rows, mode="CreateNew")
@@ -467,8 +467,8 @@ def test_ids_of_tables(new_server: NewServer, tmp_path: Path):
         item = publish(server, star, mode="Overwrite")
         root = ElementTree.fromstring(tds_of(server, item.id, tmp_path))
         found = [each.get("id") for each in root.iterfind("./object-graph/objects/object")]
-        told = fields(Session(sandbox.url, ENVIRONMENT), item.id)
-        assert {each["logicalTableId"] for each in told} == set(found)
+        entries = fields(Session(sandbox.url, ENVIRONMENT), item.id)
+        assert {each["logicalTableId"] for each in entries} == set(found)
         return found
 
     first = ids()

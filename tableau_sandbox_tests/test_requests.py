@@ -287,7 +287,7 @@ def test_refusals(body: bytes):
 
 
 def test_life_of_a_warning(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a pipeline's warning stays for ever, takes others along, or nobody sees it."""
+    """Prevents: a pipeline's warning stays for ever, takes others along, or is not visible."""
     item = publish(server, one_row)
     stale = tsc.DQWItem("STALE", "Not refreshed", active=True, severe=True)
     server.datasources.add_dqw(item, tsc.DQWItem("SENSITIVE_DATA", "Salaries"))

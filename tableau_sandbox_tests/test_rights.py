@@ -85,7 +85,7 @@ def test_no_rule_gives_more_than_a_role(
 
 
 def test_members_of_a_group(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a group that a pipeline names does not exist, or its rules are for everybody."""
+    """Prevents: a group that a pipeline names does not exist, or its rules are for all users."""
     item, group = publish(server, one_row), server.groups.create(tsc.GroupItem("Analysts"))
     (alice,) = server.users.filter(name=ALICE.name)
     server.datasources.delete_permission(item, for_everyone(server, Read="Allow", Connect="Allow"))

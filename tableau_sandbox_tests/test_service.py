@@ -42,7 +42,7 @@ def started_sandbox(
 
 @pytest.mark.slow
 def test_requests_are_logged_without_secrets(tmp_path: Path):
-    """Prevents: nobody sees what a client does, or everybody sees with which secret."""
+    """Prevents: no page shows what a client does, or pages show its secret."""
     with started_sandbox(tmp_path) as (process, url):
         server = signed_in(url, tsc.PersonalAccessTokenAuth("pipeline", "pipeline-secret"))
         requests.get(f"{url}/a%0Ab?token=t0ken", timeout=TIMEOUT)
@@ -70,7 +70,7 @@ def test_requests_are_logged_without_secrets(tmp_path: Path):
     ],
 )
 def test_senseless_arguments(arguments: str, message: str, capsys: pytest.CaptureFixture[str]):
-    """Prevents: a typing error ends in a traceback, or starts a sandbox as nobody wanted it."""
+    """Prevents: a typing error ends in a traceback, or starts another sandbox than intended."""
     with pytest.raises(SystemExit):
         main(arguments.split())
     assert message in capsys.readouterr().err
@@ -176,8 +176,8 @@ def test_clock_may_disagree_with_the_machine(new_server: NewServer, one_row: Pat
     for passed in (0, 60):
         sandbox.advance(passed)
         sandbox.restart()
-        told = date_of(call(sandbox, "GET", "serverInfo"))
-        assert abs(told - expected - timedelta(seconds=passed)) < close
+        server_time = date_of(call(sandbox, "GET", "serverInfo"))
+        assert abs(server_time - expected - timedelta(seconds=passed)) < close
 
 
 def test_everything_survives_a_restart(

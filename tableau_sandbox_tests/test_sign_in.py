@@ -127,7 +127,7 @@ def test_defaults_stay_at_home(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    """Prevents: everybody in a network signs in with the documented password."""
+    """Prevents: all users of a network can sign in with the documented password."""
     for name, value in {**OWN, **changed}.items():
         monkeypatch.setenv(name, value)
     data_dir = str(tmp_path / "data")
@@ -185,8 +185,8 @@ def test_names_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         admin = signed_in(sandbox, tsc.TableauAuth("admin", "other"))
         assert admin.user_id != signed_in(sandbox, BOSS_AUTH).user_id
     assert main(["--port", "0", "--data-dir", str(tmp_path)]) == 1
-    told = "tableau-sandbox: Another user of the data directory is called 'admin'.\n"
-    assert capsys.readouterr().err == told
+    expected = "tableau-sandbox: Another user of the data directory is called 'admin'.\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_names_in_another_case(tmp_path: Path):

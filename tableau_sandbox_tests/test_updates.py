@@ -160,8 +160,8 @@ def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     connection.embed_password = True
     updated = server.datasources.update_connection(item, connection)
     for found in (updated, connection_of(server, item)):
-        told = found.server_address, found.server_port, found.username
-        assert told == ("db.example.com", "5432", "reader")
+        parts = found.server_address, found.server_port, found.username
+        assert parts == ("db.example.com", "5432", "reader")
     stored = b"".join(path.read_bytes() for path in sandbox.data_dir.glob("sandbox.sqlite*"))
     assert b"a-secret-to-keep" not in stored
     connection.server_port = "many"

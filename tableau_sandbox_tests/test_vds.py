@@ -64,7 +64,7 @@ REFUSED = {
 
 
 def test_refused_queries(admin: tsc.Server, session: Session, tmp_path: Path):
-    """Prevents: a query is answered that a server refuses, or whose joins nobody knows."""
+    """Prevents: a query is answered that a server refuses, or whose joins are unknown."""
     file = tmp_path / "two.hyper"
     file.write_bytes(related_file('INSERT INTO "Extract"."One" VALUES (1)'))
     two = publish(admin, file, name="Two").id
@@ -144,7 +144,7 @@ SINCE = {
 
 
 def test_capability(vds: Sandbox, admin: tsc.Server, alice: Session, session: Session, single: str):
-    """Prevents: whoever sees a data source may query it here, and is refused in production."""
+    """Prevents: a user who sees a data source may query it here, and is refused in production."""
     item, herself = admin.datasources.get_by_id(single), tsc.UserItem.as_reference(alice.user)
 
     def rule(capability: str, mode: str) -> None:

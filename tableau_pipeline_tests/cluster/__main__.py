@@ -65,23 +65,23 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     folder = kept or Path(mkdtemp(prefix="cluster-"))
     try:
-        told = _told(folder.absolute())
+        results = _results(folder.absolute())
     except (AssertionError, RuntimeError) as error:
         sys.stderr.write(f"{error}\n\nThe disks and logs of all hosts are in {folder}\n")
         return 1
     except KeyboardInterrupt:
         return 130
-    write(table(told))
-    if any(line.differences for line in told):
+    write(table(results))
+    if any(line.differences for line in results):
         return 1
     if not kept:
         shutil.rmtree(folder)
     return 0
 
 
-def _told(folder: Path) -> list[Line]:
+def _results(folder: Path) -> list[Line]:
     write("Starting everything. The first time, the S3 server is built, which takes some minutes")
-    told = []
+    results = []
     with deployment(folder) as running:
         for chapter, host in zip(CHAPTERS, cycle(running.hosts), strict=False):
             write(f"As of {chapter.as_of} ({chapter.title}), launched on {host}")
@@ -89,8 +89,8 @@ def _told(folder: Path) -> list[Line]:
             if running.web.ended(run_id, seconds=_RUN_SECONDS) != "SUCCESS":
                 raise RuntimeError(what_failed(run_id, running))
             write(ran(run_id, running))
-            told += lines(chapter, datasources(), running.instance)
-    return told
+            results += lines(chapter, datasources(), running.instance)
+    return results
 
 
 if __name__ == "__main__":

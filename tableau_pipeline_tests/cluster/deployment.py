@@ -30,7 +30,7 @@ _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done;
 
 
 def alone(disk: Path) -> list[str]:
-    """Return the start of a command that sees this folder, and the ones beside it empty.
+    """Return the start of a command that sees this folder, and its neighbours empty.
 
     [] if such namespaces are not permitted here; then hosts differ by their environments only.
     """

@@ -50,6 +50,6 @@ def _with_secrets(folder: Path) -> Iterator[Path]:
 
 def _still_running(folder: Path) -> Iterator[list[str]]:
     for process in psutil.process_iter(["cmdline", "environ"]):
-        told = [*(process.info["cmdline"] or ()), *(process.info["environ"] or {}).values()]
-        if any(str(folder) in text for text in told):
+        settings = [*(process.info["cmdline"] or ()), *(process.info["environ"] or {}).values()]
+        if any(str(folder) in text for text in settings):
             yield process.info["cmdline"]

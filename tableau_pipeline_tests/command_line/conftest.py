@@ -32,7 +32,7 @@ from tableau_sandbox.testing import Sandbox, running_sandbox
 
 
 @dataclass(frozen=True)
-class Told:
+class Result:
     """What a command wrote, and its exit code."""
 
     code: int
@@ -79,13 +79,13 @@ class World:
         """Give the model of a data source new content."""
         snapshot(self.root / "data" / "snapshots", rows, asset_key=f"model_{key}")
 
-    def run(self, *args: str) -> Told:
+    def run(self, *args: str) -> Result:
         """Run a command in the folder of the project."""
         self.forget()
-        told, errors = StringIO(), StringIO()
-        with redirect_stdout(told), redirect_stderr(errors):
+        output, errors = StringIO(), StringIO()
+        with redirect_stdout(output), redirect_stderr(errors):
             code = run(args)
-        return Told(code, told.getvalue(), errors.getvalue())
+        return Result(code, output.getvalue(), errors.getvalue())
 
     def refresh(self, *keys: str) -> None:
         """Refresh data sources in one run."""
@@ -95,7 +95,7 @@ class World:
             assets = [dg.AssetKey(each) for key in keys for each in (key, f"{key}_extract")]
             assert job.execute_in_process(instance=project.instance, asset_selection=assets).success
 
-    def type(self, command: str) -> Told:
+    def type(self, command: str) -> Result:
         """Run a command as it is typed."""
         return self.run(*shlex.split(command))
 
@@ -214,28 +214,28 @@ TRANSCRIPTS = Page(Path(__file__).parent / "transcripts.md")
 _OF_A_HOST = re.compile(r"/\S+|\d+(\.\d+)+\S*|[\d,.]+ MB|\d+ s\b")
 
 
-def check_transcripts(section: str, run: Callable[[str], Told], *, block: int = 0) -> Told:
+def check_transcripts(section: str, run: Callable[[str], Result], *, block: int = 0) -> Result:
     """Run each command in a block of a section, and compare what it writes; "..." is anything."""
     sections = {**page("reference/commands.md").sections, **TRANSCRIPTS.sections}
     text = sections[section].blocks("console")[block]
     for part in re.split(r"^\$ tableau-pipeline ", text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
-        told = run(command)
+        result = run(command)
         # A table may come with an error, and progress with anything else.
-        written = told.text + told.errors * (not told.text or command.startswith("status"))
+        written = result.text + result.errors * (not result.text or command.startswith("status"))
         found, expected = ("\n".join(masked(_OF_A_HOST.sub("<here>", e))) for e in (written, shown))
         pattern = re.escape(expected).replace(re.escape("..."), ".*")
         assert re.fullmatch(pattern, found, re.DOTALL), f"{command} wrote\n{found}"
-    return told
+    return result
 
 
 def documented(command: str, where: str = "reference/commands.md") -> list[str]:
-    """What a command is said to write: in its first transcript beside the tests, or else a page."""
+    """The output of a command in its first transcript of the tests, or else on a page."""
     return masked(transcript(command, where))
 
 
 def transcript(command: str, where: str = "reference/commands.md") -> str:
-    """The first transcript of a command beside the tests, or else on a page."""
+    """The first transcript of a command in the tests, or else on a page."""
     blocks = [*TRANSCRIPTS.whole.blocks("console"), *page(where).whole.blocks("console")]
     text = next(each for each in blocks if each.startswith(f"$ {command}\n"))
     return text.partition("\n")[2]

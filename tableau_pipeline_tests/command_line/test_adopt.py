@@ -95,7 +95,7 @@ def declared(world: World, key: str) -> dict:
 
 @pytest.fixture
 def sales(world: World, tmp_path: Path) -> str:
-    """The LUID of an extract with two tasks; there are a star and a live connection beside it."""
+    """The LUID of an extract with two tasks; the project also has a star and a live connection."""
     with session(world.sandbox) as site:
         server, files = site.tsc, tmp_path / "files"
         files.mkdir()
@@ -112,15 +112,15 @@ def sales(world: World, tmp_path: Path) -> str:
 @pytest.mark.slow
 def test_proposals(world: World, sales: str):
     """Prevents: a team must declare the data sources that it has again, column by column."""
-    told = world.run("adopt", "--project", "Default")
-    assert masked(told.text) == documented("tableau-pipeline adopt --project Default")
-    assert told.code == 1
+    result = world.run("adopt", "--project", "Default")
+    assert masked(result.text) == documented("tableau-pipeline adopt --project Default")
+    assert result.code == 1
     assert world.run("status", "--offline").text == "No data source is declared.\n"
-    told = world.run("adopt", "--project", "Default", "--write", "--json")
-    found = {each["name"]: each for each in told.data["datasources"]}
+    result = world.run("adopt", "--project", "Default", "--write", "--json")
+    found = {each["name"]: each for each in result.data["datasources"]}
     written = {name: each["written"] for name, each in found.items()}
     assert written == {"ERP": False, "Orders": True, "Sales": True}
-    # Tasks are those that people see, and nobody has touched them.
+    # The site lists the tasks that people see, and they are unchanged.
     with session(world.sandbox) as site:
         listed = {(each.id, each.target.id) for each in site.tsc.tasks.get()[0]}
     assert listed == {(each["id"], sales) for each in found["Sales"]["tasks"]}
@@ -156,7 +156,7 @@ def test_names_that_folders_and_tags_do_not_take(world: World, tmp_path: Path):
     assert declared(world, "tableau_datasource")["name"] == "Tableau"
     shown = world.run("status", "--json").data["datasources"]
     assert [len(each["key"]) <= 80 for each in shown] == [True] * 3
-    # As it is derived from the name, so that nobody has to declare it.
+    # The key is derived from the name, so that a declaration need not have it.
     assert "key" not in declared(world, "sales_2_")
     again = world.run("adopt", "--project", "Default", "--json").data["datasources"]
     assert all("it is declared already" in each["why_not"] for each in again)
@@ -167,9 +167,9 @@ def test_adoption_to_the_end(world: World, sales: str, tmp_path: Path):
     """Prevents: a proposal that leads to other rows, or to the loss of what people made."""
     assert world.run("adopt", "--project", "Default", "--write").code == 1
     # The model comes: until then, a refresh says so.
-    told = world.run("refresh", "sales")
-    assert told.code == 1
-    assert "sales_rows" in told.text
+    result = world.run("refresh", "sales")
+    assert result.code == 1
+    assert "sales_rows" in result.text
     rows = pa.table(
         {
             "order_id": pa.array([1, 2, 3], pa.int32()),
@@ -267,9 +267,9 @@ def test_forty_data_sources_of_other_clients(world: World, tmp_path: Path):
         site.tag(str(publish(server, sales, "Ours").id), ["tableau-pipeline:ours"])
         names = {str(each.name) for each in server.datasources.all()}
     assert len(names) >= 40
-    told = world.run("adopt", "--project", "Default", "--write", "--json")
-    assert told.code == 1
-    found = {each["name"]: each for each in told.data["datasources"]}
+    result = world.run("adopt", "--project", "Default", "--write", "--json")
+    assert result.code == 1
+    found = {each["name"]: each for each in result.data["datasources"]}
     assert found.keys() == names
     assert {name for name, each in found.items() if each["why_not"]} == WITHOUT
     assert {name for name, each in found.items() if each["written"]} == names - WITHOUT

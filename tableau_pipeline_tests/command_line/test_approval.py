@@ -116,7 +116,7 @@ def test_a_plan_of_an_operator(published: World):
 
 @pytest.mark.slow
 def test_who_launched_a_run(published: World):
-    """Prevents: a shrunken table of which nobody can tell who let it through in the web UI."""
+    """Prevents: the web UI does not show which user let a shrunken table through."""
     published.model(KEY, flights(3))
     published.forget()
     with open_project(f"{published.name}.definitions") as project:
@@ -146,8 +146,8 @@ def test_wrong_usage(published: World):
     ):
         assert published.run(*args).code == 64, args
     published.run("plan", "--out", "plan.json")
-    told = published.run("refresh", "--approval", "plan.json")
-    assert told.code == 1
-    assert "has no approvals" in told.errors + told.text
+    result = published.run("refresh", "--approval", "plan.json")
+    assert result.code == 1
+    assert "has no approvals" in result.errors + result.text
     other = published.run("refresh", KEY, "--plan", "plan.json", "--approval", "plan.json")
     assert other.code == 64

@@ -28,7 +28,7 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.revisions import ChangedRows, compare_files
-from tableau_pipeline_tests.command_line.conftest import Told, asked, documented, files, masked
+from tableau_pipeline_tests.command_line.conftest import Result, asked, documented, files, masked
 from tableau_pipeline_tests.command_line.test_adopt import (
     LIVE,
     SALES,
@@ -166,28 +166,28 @@ def sign_in_as(user: UserSeed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABLEAU_PASSWORD", user.password)
 
 
-def assess(*args: str) -> Told:
+def assess(*args: str) -> Result:
     """Run the command."""
     text, errors = StringIO(), StringIO()
     with redirect_stdout(text), redirect_stderr(errors):
         code = run(["assess", *args])
-    return Told(code, text.getvalue(), errors.getvalue())
+    return Result(code, text.getvalue(), errors.getvalue())
 
 
-def by_name(told: Told) -> dict[str, dict]:
+def by_name(result: Result) -> dict[str, dict]:
     """The data sources that were found."""
-    return {each["name"]: each for each in told.data["datasources"]}
+    return {each["name"]: each for each in result.data["datasources"]}
 
 
 @pytest.mark.slow
 def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
     """Prevents: a look that writes, asks more than it says, or needs a project; or wrong facts."""
     with asked(caplog) as requests:
-        told = assess("--json", "--sample", "1")
-    assert told.code == 0, told
-    cost, found = told.data["requests"], by_name(told)
+        result = assess("--json", "--sample", "1")
+    assert result.code == 0, result
+    cost, found = result.data["requests"], by_name(result)
     assert cost["sent"] == len(requests) <= MOST_REQUESTS
-    assert len(told.data["datasources"]) == 60
+    assert len(result.data["datasources"]) == 60
     assert found["Region 01"]["project"] == "Regions/Emea"
     orders, bookings, ledger = found["Orders"], found["Bookings"], found["Ledger"]
     assert (orders["kind"], sum(orders["rows"].values()), orders["revisions"]) == ("hyper", 1000, 2)
@@ -210,10 +210,10 @@ def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
 
 def test_transcript():
     """Prevents: a reader of the reference who waits for other output."""
-    told = assess("--project", "curated", "--sample", "1")
+    result = assess("--project", "curated", "--sample", "1")
     command = "tableau-pipeline assess --project Curated --sample 1"
-    assert masked(told.text) == documented(command)
-    assert told.code == 0
+    assert masked(result.text) == documented(command)
+    assert result.code == 0
 
 
 @pytest.mark.slow
@@ -221,11 +221,11 @@ def test_half_of_them(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Monk
     """Prevents: "there is none" of what a user may not see, or a page of refusals."""
     sign_in_as(ANN, monkeypatch)
     with asked(caplog) as requests:
-        told = assess()
+        result = assess()
         data = assess("--json").data
-    assert told.code == 0
-    assert "Margin" not in told.text
-    assert "as ann (Viewer, which may not publish)" in told.text
+    assert result.code == 0
+    assert "Margin" not in result.text
+    assert "as ann (Viewer, which may not publish)" in result.text
     assert len(data["datasources"]) == 30
     assert data["requests"]["sent"] == len(requests) / 2
     assert "only administrators may list jobs" in data["unknown"]["jobs"]
@@ -235,17 +235,17 @@ def test_half_of_them(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Monk
         assert any("another user owns it" in e["text"] for e in each["obstacles"]) or (
             each["kind"] == "live"
         )
-    # The same refusal is told once.
-    assert len(told.text.splitlines()) < 50
-    assert "this user may not download it" not in told.text
+    # The same refusal is shown once.
+    assert len(result.text.splitlines()) < 50
+    assert "this user may not download it" not in result.text
 
 
 def test_a_site_without_revisions(sandbox: Sandbox):
     """Prevents: a look that ends, or an estimate out of nothing, where no revisions are kept."""
     with sandbox.quirks(revisions=False):
-        told = assess("--sample", "3", "--json", "--project", "Curated")
-    assert told.code == 0
-    orders = by_name(told)["Orders"]
+        result = assess("--sample", "3", "--json", "--project", "Curated")
+    assert result.code == 0
+    orders = by_name(result)["Orders"]
     assert (orders["revisions"], orders["saved_megabytes"]) == (None, None)
     assert orders["basis"] == "its revisions are not known"
     assert "The site keeps no revisions" in orders["unknown"]["revisions"]
@@ -256,21 +256,21 @@ def test_a_pause(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
     """Prevents: an assessment that fails, or waits silently, because the server is busy."""
     busy = Refuse(status=429, retry_after=1, method="GET", path=REVISIONS, nth=3)
     with sandbox.armed(busy) as armed, asked(caplog) as requests:
-        told = assess()
-    assert (told.code, armed.fired) == (0, 1)
-    assert told.errors == "The server answered 429: a pause of 1.0 s\n"
+        result = assess()
+    assert (result.code, armed.fired) == (0, 1)
+    assert result.errors == "The server answered 429: a pause of 1.0 s\n"
     sent = f"{len(requests)} requests of 500, 1 pause of 1.0 s in all. Nothing was written.\n"
-    assert told.text.endswith(sent)
+    assert result.text.endswith(sent)
 
 
 def test_the_budget(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
     """Prevents: more requests than allowed, or a session that stays open after the last one."""
     with asked(caplog) as requests:
-        told = assess("--max-requests", "40", "--json")
-    assert told.code == 1
-    assert told.data["requests"]["sent"] == len(requests) == 40
+        result = assess("--max-requests", "40", "--json")
+    assert result.code == 1
+    assert result.data["requests"]["sent"] == len(requests) == 40
     assert "/auth/signout" in requests[-1]
-    listed = told.data["datasources"]
+    listed = result.data["datasources"]
     left = [each for each in listed if not each["is_complete"]]
     assert (len(listed), 0 < len(left) < 60) == (60, True)
     why = "not looked at: the budget of 40 requests is used up"
@@ -282,9 +282,9 @@ def test_the_budget(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
         for what, times in (("projects", 2), ("datasources", None))
     )
     with sandbox.armed(first), sandbox.armed(second), asked(caplog) as requests:
-        told = assess("--max-requests", "10")
-    assert (told.code, len(requests)) == (1, 10)
-    assert "take more requests: the budget of 10 requests is used up" in told.errors
+        result = assess("--max-requests", "10")
+    assert (result.code, len(requests)) == (1, 10)
+    assert "take more requests: the budget of 10 requests is used up" in result.errors
     assert assess("--max-requests", "9").code == 64
 
 
@@ -293,19 +293,19 @@ def test_a_server_that_fails(sandbox: Sandbox):
     """Prevents: hundreds of requests to a server that is down, or the end of all the look."""
     broken = Refuse(status=500, method="GET", path=REVISIONS, times=None)
     with sandbox.armed(broken) as armed:
-        told = assess()
-    assert "rows:" not in told.text
-    assert (told.code, armed.fired) == (1, 3)
-    assert "not looked at: the server failed 3 times in a row" in told.text
-    assert "59 were not looked at as a whole." in told.text
+        result = assess()
+    assert "rows:" not in result.text
+    assert (result.code, armed.fired) == (1, 3)
+    assert "not looked at: the server failed 3 times in a row" in result.text
+    assert "59 were not looked at as a whole." in result.text
 
 
 def test_a_server_that_cannot_count(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
     """Prevents: a request for each data source to a service that is not there."""
     with sandbox.quirks(vds=False), asked(caplog) as requests:
-        told = assess("--json")
-    assert told.code == 0
-    assert "no answer of a VizQL Data Service" in told.data["unknown"]["rows"]
+        result = assess("--json")
+    assert result.code == 0
+    assert "no answer of a VizQL Data Service" in result.data["unknown"]["rows"]
     assert len([each for each in requests if "vizql" in each]) == 1
 
 
@@ -328,17 +328,17 @@ def test_a_connected_app(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TABLEAU_CONNECTED_APP_CLIENT_ID", app.client_id)
     monkeypatch.setenv("TABLEAU_CONNECTED_APP_SECRET_ID", app.secret_id)
     monkeypatch.setenv("TABLEAU_CONNECTED_APP_SECRET_VALUE", app.secret_value)
-    told = assess("--project", "Curated", "--json")
-    assert (told.code, told.errors) == (0, "")
-    assert told.data["unknown"]["tasks"] == "this user may not list refresh tasks"
-    assert sum(by_name(told)["Orders"]["rows"].values()) == 1000
+    result = assess("--project", "Curated", "--json")
+    assert (result.code, result.errors) == (0, "")
+    assert result.data["unknown"]["tasks"] == "this user may not list refresh tasks"
+    assert sum(by_name(result)["Orders"]["rows"].values()) == 1000
 
 
 def test_a_project_that_is_not_there():
     """Prevents: a mistyped project that looks like an empty one."""
-    told = assess("--project", "Curatde")
-    assert told.code == 1
-    assert 'Project "Curatde": there is none on the site' in told.errors
+    result = assess("--project", "Curatde")
+    assert result.code == 1
+    assert 'Project "Curatde": there is none on the site' in result.errors
 
 
 def test_a_bar():
@@ -347,7 +347,7 @@ def test_a_bar():
     shown: list[bytes] = []
 
     def read() -> None:
-        # A terminal holds little that nobody reads, and ends in an error.
+        # A terminal buffers little that no process reads, and ends in an error.
         with suppress(OSError):
             while piece := os.read(screen, 10_000):
                 shown.append(piece)
@@ -368,17 +368,17 @@ def test_a_bar():
 @pytest.mark.slow
 def test_markdown():
     """Prevents: a name that breaks the table in a ticket, or that notifies somebody."""
-    told = assess("--markdown", "--project", "Board")
-    rows = [each for each in told.text.splitlines() if each.startswith("|")]
+    result = assess("--markdown", "--project", "Board")
+    rows = [each for each in result.text.splitlines() if each.startswith("|")]
     assert len(rows) == 2 + 30
     assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
-    assert r"Pay\|roll \*net\* \<b>" in told.text
-    assert told.text.count("###") == 3
+    assert r"Pay\|roll \*net\* \<b>" in result.text
+    assert result.text.count("###") == 3
     # Of two with one name, each has its project behind.
     text = assess("--no-rows").text
     assert all(f"Twin ({project})" in text for project in ("Board", "Regions"))
-    # All of the names, for whoever works through them.
-    assert "Margin 25" in told.text.split("### Not known")[1]
+    # All of the names, for users who work through them.
+    assert "Margin 25" in result.text.split("### Not known")[1]
 
 
 def test_variables_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -388,8 +388,11 @@ def test_variables_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / ".env").write_text("".join(lines), "utf-8")
     for name in variables:
         monkeypatch.delenv(name)
-    told = assess()
-    assert (told.code, "No credentials" in told.errors or "is not set" in told.errors) == (1, True)
+    result = assess()
+    assert (result.code, "No credentials" in result.errors or "is not set" in result.errors) == (
+        1,
+        True,
+    )
     monkeypatch.chdir(tmp_path)
     assert assess("--project", "Curated").code == 0
     assert [each.name for each in tmp_path.iterdir()] == [".env"]
@@ -463,30 +466,32 @@ def names_of(sandbox: Sandbox) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [None, ANN, BOB], ids=["admin", "ann", "bob"])
 def test_redacted(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, user: UserSeed | None):
-    """Prevents: a report for outsiders that names what nobody outside may know."""
+    """Prevents: a report for outsiders that names what outsiders may not know."""
     names = names_of(sandbox)
     if user:
         sign_in_as(user, monkeypatch)
-    told = [assess("--redact", "--sample", "2", *form) for form in ([], ["--json"], ["--markdown"])]
-    assert {each.code for each in told} == {0}
-    text = "".join(each.text + each.errors for each in told)
+    result = [
+        assess("--redact", "--sample", "2", *form) for form in ([], ["--json"], ["--markdown"])
+    ]
+    assert {each.code for each in result} == {0}
+    text = "".join(each.text + each.errors for each in result)
     # There are words that begin like a name, such as "administrators".
     found = [e for e in names if re.search(rf"(?<!\w){re.escape(e)}(?!\w)", text, re.IGNORECASE)]
     assert found == []
     # A report of tomorrow has the same tokens.
     again = assess("--redact", "--json", "--no-rows")
-    assert by_name(again).keys() == by_name(told[1]).keys()
+    assert by_name(again).keys() == by_name(result[1]).keys()
     assert len(by_name(again)) == (60 if user is None else 30)
 
 
 def test_redacted_errors(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox):
     """Prevents: an address or a name in the message of a look that fails."""
-    told = assess("--redact", "--project", "Secret")
-    assert told.code == 1
-    assert "Secret" not in told.errors
+    result = assess("--redact", "--project", "Secret")
+    assert result.code == 1
+    assert "Secret" not in result.errors
     sign_in_as(UserSeed(name="ann", password="wrong"), monkeypatch)
-    told = assess("--redact", "--json")
-    assert told.data["error"].startswith("No look was possible: the server answered 401001. ")
+    result = assess("--redact", "--json")
+    assert result.data["error"].startswith("No look was possible: the server answered 401001. ")
     monkeypatch.setenv("TABLEAU_SERVER_URL", "http://tableau.invalid:1")
     assert "invalid" not in assess("--redact").errors
 

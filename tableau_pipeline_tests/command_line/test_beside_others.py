@@ -1,4 +1,4 @@
-"""Commands beside others: which assets a refresh knows, its end by Ctrl-C, and a token in use."""
+"""Commands while others run: the assets a refresh knows, its end by Ctrl-C, a token in use."""
 
 import signal
 import subprocess
@@ -109,10 +109,10 @@ def test_interrupted(world: World):
         while "Decision" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        told, errors = process.communicate(timeout=60)
+        result, errors = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert told.startswith("x It was interrupted, by Ctrl-C or by the end of its host.")
-    assert "DagsterExecutionInterruptedError" not in told + errors
+    assert result.startswith("x It was interrupted, by Ctrl-C or by the end of its host.")
+    assert "DagsterExecutionInterruptedError" not in result + errors
     (shown,) = world.run("status", "flights", "--json").data["datasources"]
     assert "It was interrupted" in shown["why"], shown
 
@@ -134,7 +134,7 @@ def test_a_token_in_use(world: World, command: tuple[str, ...]):
     with ThreadPoolExecutor() as pool:
         held = pool.submit(hold)
         taken.wait()
-        told = world.run(*command)
+        result = world.run(*command)
         held.result()
-    assert told.code == 0
-    assert f'Waiting for token "{world.sandbox.token_name}"' in told.errors
+    assert result.code == 0
+    assert f'Waiting for token "{world.sandbox.token_name}"' in result.errors

@@ -55,8 +55,8 @@ def model_boats(spark: SparkResource) -> DataFrame:
 
 def found(world: World, *args: str) -> dict[str, dict[str, str]]:
     """What it finds, by what it looks at."""
-    told = world.run("doctor", *args, "--json")
-    return {each["topic"]: each for each in told.data["findings"]}
+    result = world.run("doctor", *args, "--json")
+    return {each["topic"]: each for each in result.data["findings"]}
 
 
 def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
@@ -65,22 +65,22 @@ def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
     for name in [*os.environ]:
         if re.match("(JAVA|SPARK|HYPER|TSC)_|TMPDIR$", name):
             monkeypatch.delenv(name)
-    told = check_transcripts("doctor", morning.type)
-    assert told.code == 0
-    assert morning.sandbox.token_secret not in told.text + told.errors
+    result = check_transcripts("doctor", morning.type)
+    assert result.code == 0
+    assert morning.sandbox.token_secret not in result.text + result.errors
 
 
 @pytest.mark.slow
 def test_what_the_site_does(morning: World):
-    """Prevents: nobody can see why refreshes take another way on this site."""
+    """Prevents: no output shows why refreshes take another way on this site."""
     with session(morning.sandbox) as site:
         record = record_of(site, morning.root / "data" / "sites")
         record.learn(takes_bare_stars=False)
-    told = morning.run("status")
+    result = morning.run("status")
     site_of_json = morning.run("status", "--json").data["site"]
     looked = found(morning, "--no-spark")["site"]
     record.learn(takes_bare_stars=None)
-    assert "Of this site: several tables are published with a model." in told.text
+    assert "Of this site: several tables are published with a model." in result.text
     assert site_of_json["takes_bare_stars"] is False
     assert looked["text"].startswith("several tables are published with a model; last seen on 20")
     assert "Of this site" not in morning.run("status").text
@@ -102,9 +102,9 @@ def test_spark_and_the_largest_update(morning: World):
 def test_a_wrong_token(morning: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: one wrong setting hides what else is wrong, or is shown as it is."""
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "not-the-secret")
-    told = morning.run("doctor", "--no-spark")
-    assert told.code == 1
-    assert "not-the-secret" not in told.text + told.errors
+    result = morning.run("doctor", "--no-spark")
+    assert result.code == 1
+    assert "not-the-secret" not in result.text + result.errors
     all_of_it = found(morning, "--no-spark")
     assert all_of_it["server"]["sign"] == "x"
     assert "401001" in all_of_it["server"]["text"]
@@ -129,10 +129,10 @@ def test_a_wrong_variable(
     """Prevents: 150 lines of tracebacks for a slip of the finger, and the exit code of "late"."""
     monkeypatch.setenv(variable, value)
     morning.forget()
-    told = morning.run("status")
+    result = morning.run("status")
     morning.forget()
-    assert (told.code, told.text) == (2, "")
-    (line,) = told.errors.splitlines()
+    assert (result.code, result.text) == (2, "")
+    (line,) = result.errors.splitlines()
     assert part in line
 
 
@@ -153,10 +153,10 @@ def test_a_wrong_variable_of_any_command(
     """Prevents: tracebacks of all commands but one; a slip that looks like success."""
     monkeypatch.setenv("TABLEAU_JOB_TIMEOUT", "2h")
     morning.forget()
-    told = morning.run(*command.split())
+    result = morning.run(*command.split())
     morning.forget()
-    assert (told.code != 0, told.text) == (True, "")
-    (line,) = told.errors.splitlines()
+    assert (result.code != 0, result.text) == (True, "")
+    (line,) = result.errors.splitlines()
     assert "TABLEAU_JOB_TIMEOUT is '2h'" in line
 
 
@@ -205,25 +205,25 @@ def test_excerpts():
 
 def test_status(morning: World):
     """Prevents: a team that clicks through forty assets to learn what broke."""
-    told = morning.run("status")
-    assert masked(told.text) == documented("tableau-pipeline status")
-    assert (told.code, told.errors) == (1, "")
+    result = morning.run("status")
+    assert masked(result.text) == documented("tableau-pipeline status")
+    assert (result.code, result.errors) == (1, "")
 
 
 @pytest.mark.slow
 def test_history(morning: World):
-    """Prevents: nobody knows what the refreshes of a data source did, and what updates saved."""
-    told = morning.run("status", "Arrivals")
-    assert masked(told.text) == documented("tableau-pipeline status arrivals")
-    assert told.code == 0
+    """Prevents: no output shows what the refreshes of a data source did, and what updates saved."""
+    result = morning.run("status", "Arrivals")
+    assert masked(result.text) == documented("tableau-pipeline status arrivals")
+    assert result.code == 0
     first, second = morning.run("status", "arrivals", "--json").data["history"]["arrivals"]
     assert (first["decision"], second["decision"]) == ("update", "publish (create)")
     assert first["seconds"].keys() >= {"plan", "build", "upload", "job", "total"}
     assert first["bytes_saved"] == second["bytes_sent"] - first["bytes_sent"]
     months = morning.run("status", "arrivals", "--savings")
     assert masked(months.text) == documented("tableau-pipeline status arrivals --savings")
-    told = morning.run("status", "arrivals", "--requests")
-    assert masked(told.text)[0] == documented("tableau-pipeline status arrivals --requests")[0]
+    result = morning.run("status", "arrivals", "--requests")
+    assert masked(result.text)[0] == documented("tableau-pipeline status arrivals --requests")[0]
     sent = morning.run("status", "arrivals", "--requests", "--json").data["requests"]["arrivals"]
     assert [each["kind"] for each in sent] == ["publish (create)", "update"]
     assert all(10 < each["mean"] == each["most"] < 40 for each in sent)
@@ -241,23 +241,23 @@ def test_plan_changes_nothing(morning: World, caplog: pytest.LogCaptureFixture):
     """Prevents: a look at what would be done that leaves a record, a file or a change behind."""
     before = files(morning.root)
     with asked(caplog) as requests:
-        told = morning.run("plan")
-    assert masked(told.text) == documented("tableau-pipeline plan")
-    assert told.code == 1
+        result = morning.run("plan")
+    assert masked(result.text) == documented("tableau-pipeline plan")
+    assert result.code == 1
     assert len(requests) > 10
     assert files(morning.root) == before
 
 
 @pytest.mark.slow
 def test_diff(morning: World):
-    """Prevents: nobody knows which rows a merge changes, or what somebody's publish has changed."""
-    told = morning.run("diff", "flights", "--sample", "2")
-    assert masked(told.text) == documented("tableau-pipeline diff flights --sample 2")
-    assert told.code == 1
+    """Prevents: no output shows which rows a merge changes, or what a user's publish changed."""
+    result = morning.run("diff", "flights", "--sample", "2")
+    assert masked(result.text) == documented("tableau-pipeline diff flights --sample 2")
+    assert result.code == 1
     found = morning.run("diff", "flights", "--json").data["tables"]["flights"]
     assert (found["percent_equal"]["delay"], found["columns"]["delay"]) == (0, 8)
-    told = morning.run("diff", "hotels", "--json")
-    assert (told.code, told.data["equal"]) == (0, True)
+    result = morning.run("diff", "hotels", "--json")
+    assert (result.code, result.data["equal"]) == (0, True)
     assert morning.run("diff", "planes").code == 2
 
 
@@ -266,8 +266,8 @@ def test_a_refresh_does_what_the_plan_told(morning: World):
     """Prevents: a merge on the strength of a plan that the next refresh does not follow; or who
     distrusts what is published cannot have it replaced."""
     morning.model("arrivals", flights(9, delay=4))
-    (planned,) = (told := morning.run("plan", "arrivals", "--json")).data["datasources"]
-    assert told.code == 2
+    (planned,) = (result := morning.run("plan", "arrivals", "--json")).data["datasources"]
+    assert result.code == 2
     done = morning.run("refresh", "arrivals", "--json").data
     assert (planned["decision"], planned["reason"]) == (done["decision"], done["reason"])
     (last,) = morning.run("status", "arrivals", "--json").data["datasources"]
@@ -293,16 +293,16 @@ def test_a_dry_run_and_a_build_are_no_refreshes(morning: World):
 )
 def test_wrong_usage(morning: World, args: tuple[str, ...]):
     """Prevents: a mistyped name that refreshes everything, or that CI takes for changes."""
-    told = morning.run(*args)
-    assert told.code == 64
+    result = morning.run(*args)
+    assert result.code == 64
     if args[-1] == "fligths":
-        assert 'No data source is called "fligths": did you mean "flights"?' in told.errors
-    assert morning.run(*args, "--json").data["error"] in told.errors
+        assert 'No data source is called "fligths": did you mean "flights"?' in result.errors
+    assert morning.run(*args, "--json").data["error"] in result.errors
 
 
 @pytest.mark.slow
 def test_where_no_server_answers(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: data sources that count as equal although nobody has looked."""
+    """Prevents: data sources count as equal although the command has not looked at them."""
     with monkeypatch.context() as wrong:
         wrong.setenv("TABLEAU_TOKEN_VALUE", "wrong")
         check_transcripts("With a wrong token", morning.type)
@@ -311,16 +311,16 @@ def test_where_no_server_answers(morning: World, monkeypatch: pytest.MonkeyPatch
     morning.sandbox.stop()
     try:
         check_transcripts("While the server is down", morning.type)
-        told = morning.run("status", "--json")
-        assert told.code == 2
-        assert "no connection to" in told.data["error"]
+        result = morning.run("status", "--json")
+        assert result.code == 2
+        assert "no connection to" in result.data["error"]
         assert morning.run("status", "arrivals", "--offline").code == 0
     finally:
         morning.sandbox.start()
 
 
 def test_what_nothing_declares(morning: World):
-    """Prevents: a data source that nobody refreshes any more, and that looks alive."""
+    """Prevents: a data source that no refresh updates any more looks alive."""
     declaration = morning.root / morning.name / "defs" / "hotels" / "defs.yaml"
     text = declaration.read_text("utf-8")
     declaration.unlink()
@@ -349,8 +349,8 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DAGSTER_HOME")
     for command, code in (("status", 2), ("plan", 1)):
-        told = empty.run(command)
-        assert (told.code, "DAGSTER_HOME is not set" in told.errors) == (code, True)
+        result = empty.run(command)
+        assert (result.code, "DAGSTER_HOME is not set" in result.errors) == (code, True)
     # In the wrong folder, its .env is not read either.
     monkeypatch.chdir(tmp_path.parent)
     assert "is no Dagster project" in empty.run("status").errors
@@ -362,7 +362,7 @@ def test_a_bar(morning: World):
     """Prevents: minutes without a sign of life, or signs of life in what a program reads."""
     for more, shows in ((), True), (("--json",), False):
         screen, terminal = pty.openpty()
-        with open(terminal, "w") as errors, redirect_stdout(StringIO()) as told:  # noqa: PTH123
+        with open(terminal, "w") as errors, redirect_stdout(StringIO()) as result:  # noqa: PTH123
             with redirect_stderr(errors):
                 run(["diff", "hotels", *more])
             errors.write("\nend")
@@ -371,7 +371,7 @@ def test_a_bar(morning: World):
             shown += os.read(screen, 100_000)
         os.close(screen)
         assert (b"Comparing flights" in shown) == shows
-        assert "Comparing" not in told.getvalue()
+        assert "Comparing" not in result.getvalue()
 
 
 def test_a_narrow_terminal(morning: World, monkeypatch: pytest.MonkeyPatch):
@@ -390,10 +390,10 @@ def test_mistakes_in_code(morning: World, caplog: pytest.LogCaptureFixture):
     text = file.read_text("utf-8")
     file.write_text(text.replace("return", "return 1 / 0 or"), "utf-8")
     try:
-        told = morning.run("--debug", "doctor", "--no-spark")
+        result = morning.run("--debug", "doctor", "--no-spark")
     finally:
         file.write_text(text, "utf-8")
-    assert "ZeroDivisionError: division by zero. This is a mistake in code:" in told.text
+    assert "ZeroDivisionError: division by zero. This is a mistake in code:" in result.text
     assert "definitions.py" in caplog.text
 
 
@@ -416,10 +416,10 @@ def test_mistakes_in_code_of_any_command(morning: World, command: str):
 @pytest.mark.slow
 def test_refresh(morning: World):
     """Prevents: `1+key:"..."` and JSON to be typed, in which a mistake runs everything."""
-    told = morning.run("refresh", "Planes")
-    assert masked(told.text) == documented("tableau-pipeline refresh planes")
-    assert "Decision: publish (create). Reason: first publish" in told.errors
-    assert told.code == 0
+    result = morning.run("refresh", "Planes")
+    assert masked(result.text) == documented("tableau-pipeline refresh planes")
+    assert "Decision: publish (create). Reason: first publish" in result.errors
+    assert result.code == 0
 
 
 def test_mistakes_with_definitions_of_dagster(
@@ -436,9 +436,9 @@ def test_mistakes_with_definitions_of_dagster(
     said = rf"{file}:\d+: attributes.model: unknown key: .*\n"
     assert re.fullmatch(said, mistaken.run("plan").errors)
     file.write_text(file.read_text("utf-8").replace("PublishedDatasource", "PublishedDataSource"))
-    told = mistaken.run("plan").errors
-    assert 'has no "PublishedDataSource": did you mean "PublishedDatasource"?' in told
-    assert f"{file}:" in told
+    result = mistaken.run("plan").errors
+    assert 'has no "PublishedDataSource": did you mean "PublishedDatasource"?' in result
+    assert f"{file}:" in result
     # With Dagster's own loader, a model may be in another location.
     mistaken.declare("gates", tables={"flights": {"model": "gate_model"}})
     models = "import dagster as dg\n\ngates_model = dg.AssetSpec('gates_model')\n"
@@ -459,9 +459,9 @@ def test_models(morning: World):
     models = morning.root / morning.name / "defs" / "boat_models.py"
     models.write_text(_MODELS, "utf-8")
     try:
-        told = morning.run("refresh", "boats", "--models", "--json")
-        assert told.code == 0, told.text + told.errors
-        assert told.data["decision"] == "publish (create)"
+        result = morning.run("refresh", "boats", "--models", "--json")
+        assert result.code == 0, result.text + result.errors
+        assert result.data["decision"] == "publish (create)"
         assert (morning.root / "ran").exists()
     finally:
         morning.remove("boats")
@@ -520,9 +520,9 @@ def test_in_a_deployment(morning: World, tmp_path: Path):
     morning.model("arrivals", flights(12, delay=9))
     environment = {**os.environ, "PYTHONPATH": str(morning.root)}
     with dg_dev(morning.root, environment, tmp_path / "log") as server:
-        told = morning.run("refresh", "arrivals", "--webserver", server.url)
-        assert told.code == 0, told.errors
-        assert told.text.startswith("= Arrivals: update")
+        result = morning.run("refresh", "arrivals", "--webserver", server.url)
+        assert result.code == 0, result.errors
+        assert result.text.startswith("= Arrivals: update")
         refused = morning.run("refresh", "delays", "--webserver", server.url)
         assert refused.code == 1
         assert "guard.max_shrink" in refused.text

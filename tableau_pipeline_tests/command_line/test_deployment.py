@@ -20,10 +20,10 @@ COPIED, MOVED = "tableau-pipeline deployment --copied", "tableau-pipeline deploy
 @pytest.fixture(scope="module")
 def published(world: World) -> World:
     """A project with two data sources, of which one was refreshed."""
-    told = world.run("deployment")
-    assert (told.code, told.errors) == (0, "")
+    result = world.run("deployment")
+    assert (result.code, result.errors) == (0, "")
     folder = world.root / "data" / "journal"
-    assert told.text == f'Deployment "main" in {folder}\nIt has not published yet\n'
+    assert result.text == f'Deployment "main" in {folder}\nIt has not published yet\n'
     assert not folder.exists()
     for key in ("arrivals", "gates"):
         world.declare(key)
@@ -48,10 +48,10 @@ def test_status_where_there_are_no_records(published: World, monkeypatch: pytest
     because the deployment is another one or its records were lost."""
     assert published.run("status", "arrivals", "--offline").code == 0
     monkeypatch.setenv("PIPELINE_DEPLOYMENT", "review")
-    told = published.run("status", "arrivals", "--offline")
-    assert told.code == 1
-    assert "Arrivals: unknown" in told.text
-    assert "the data folder has no record of them" in told.text
+    result = published.run("status", "arrivals", "--offline")
+    assert result.code == 1
+    assert "Arrivals: unknown" in result.text
+    assert "the data folder has no record of them" in result.text
 
 
 def server_has(world: World) -> list[tuple[str, str]]:
@@ -62,12 +62,12 @@ def server_has(world: World) -> list[tuple[str, str]]:
 
 def test_whose_records_they_are(published: World):
     """Prevents: a user who cannot tell which deployment a data folder belongs to."""
-    told = published.run("deployment")
-    assert told.code == 0
+    result = published.run("deployment")
+    assert result.code == 0
     folder = str(published.root / "data")
     shown = "\n".join(documented("tableau-pipeline deployment"))
     shown = re.sub(r"/srv/\S+/data", folder, shown).replace("5 data sources", "1 data source")
-    assert masked(told.text) == shown.splitlines()
+    assert masked(result.text) == shown.splitlines()
     place = JournalPlace(LocalStorage(Path(folder) / "journal"))
     recorded = place.recorded()
     assert recorded
@@ -78,7 +78,7 @@ def test_whose_records_they_are(published: World):
         "keys": ["arrivals"],
         "problem": None,
     }
-    # Whoever says that it has moved, although it has not, changes nothing.
+    # If a user says that it has moved, although it has not, nothing changes.
     assert published.run("deployment", "--moved").code == 0
     assert place.recorded() == recorded
 
@@ -89,31 +89,31 @@ def test_another_name(published: World, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PIPELINE_DEPLOYMENT", "staging")
     shown = published.run("deployment", "--json").data
     assert (shown["name"], shown["id"], shown["keys"]) == ("staging", None, [])
-    told = published.run("refresh", "arrivals")
-    assert told.code == 1
-    assert "--accept takeover" in told.text + told.errors
+    result = published.run("refresh", "arrivals")
+    assert result.code == 1
+    assert "--accept takeover" in result.text + result.errors
 
 
 @pytest.mark.slow
 def test_a_copy_is_refused(published: World, copy: Path):
     """Prevents: two deployments that go on with one history, as somebody has copied a folder."""
     before = server_has(published)
-    told = published.run("deployment")
-    assert told.code == 1
-    assert f"were made in {published.root / 'data' / 'journal'}: this is a copy" in told.text
+    result = published.run("deployment")
+    assert result.code == 1
+    assert f"were made in {published.root / 'data' / 'journal'}: this is a copy" in result.text
     shown = published.run("deployment", "--json")
     assert (shown.code, shown.data["keys"]) == (1, [])
-    assert shown.data["problem"] in told.text
+    assert shown.data["problem"] in result.text
     for command in (
         ("refresh", "arrivals"),
         ("plan", "arrivals"),
         ("status",),
         ("unlock", "arrivals", "--yes"),
     ):
-        told = published.run(*command)
-        assert told.code in (1, 2), command
-        assert COPIED in told.text + told.errors, command
-        assert MOVED in told.text + told.errors, command
+        result = published.run(*command)
+        assert result.code in (1, 2), command
+        assert COPIED in result.text + result.errors, command
+        assert MOVED in result.text + result.errors, command
     assert server_has(published) == before
 
 
@@ -121,9 +121,9 @@ def test_both_together_are_wrong(published: World, copy: Path):
     """Prevents: a command that does one of two things that exclude each other."""
     file = copy / "journal" / "@deployments" / "main.json"
     before = file.read_bytes()
-    told = published.run("deployment", "--moved", "--copied")
-    assert told.code == WRONG_USAGE
-    assert "exclude each other" in told.errors
+    result = published.run("deployment", "--moved", "--copied")
+    assert result.code == WRONG_USAGE
+    assert "exclude each other" in result.errors
     assert file.read_bytes() == before
 
 
@@ -131,12 +131,12 @@ def test_it_has_moved(published: World, copy: Path):
     """Prevents: a new host for which each data source is somebody else's."""
     before = server_has(published)
     id_ = JournalPlace(LocalStorage(published.root / "data" / "journal")).established().id
-    told = published.run("deployment", "--moved", "--json")
-    assert (told.code, told.data["id"], told.data["problem"]) == (0, id_, None)
-    assert (told.data["place"], told.data["keys"]) == (str(copy / "journal"), ["arrivals"])
-    told = published.run("refresh", "arrivals")
-    assert told.code == 0
-    assert "no change" in told.text
+    result = published.run("deployment", "--moved", "--json")
+    assert (result.code, result.data["id"], result.data["problem"]) == (0, id_, None)
+    assert (result.data["place"], result.data["keys"]) == (str(copy / "journal"), ["arrivals"])
+    result = published.run("refresh", "arrivals")
+    assert result.code == 0
+    assert "no change" in result.text
     assert server_has(published) == before
 
 
@@ -146,15 +146,15 @@ def test_it_is_another_one(published: World, copy: Path):
     the production takes for its own."""
     before = server_has(published)
     original = JournalPlace(LocalStorage(published.root / "data" / "journal")).established()
-    told = published.run("deployment", "--copied")
-    assert told.code == 0
-    assert told.text.endswith(", 0 data sources\n")
+    result = published.run("deployment", "--copied")
+    assert result.code == 0
+    assert result.text.endswith(", 0 data sources\n")
     shown = published.run("deployment", "--json").data
     assert (shown["place"], shown["keys"]) == (str(copy / "journal"), [])
     assert shown["id"] != original.id
-    told = published.run("refresh", "arrivals")
-    assert told.code == 1
-    assert "--accept takeover" in told.text + told.errors
+    result = published.run("refresh", "arrivals")
+    assert result.code == 1
+    assert "--accept takeover" in result.text + result.errors
     assert server_has(published) == before
     assert published.run("refresh", "gates").code == 0
     assert "gates" in published.run("deployment", "--json").data["keys"]

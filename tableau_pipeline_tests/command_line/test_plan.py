@@ -56,7 +56,7 @@ def plausible() -> dg.AssetCheckResult:
 
 @pytest.fixture(scope="module")
 def review(world: World) -> World:
-    """A branch that declares some data sources otherwise than `main`, all of them refreshed."""
+    """A branch that declares some data sources differently from `main`, all of them refreshed."""
     (world.root / world.name / "defs" / "others.py").write_text(_IN_PYTHON, "utf-8")
     world.model("airlines", airlines())
     for key in ("arrivals", "delays", "flights", "gates", "hotels", "planes", "seats"):
@@ -97,20 +97,20 @@ def git(world: World, *args: str) -> None:
 
 @pytest.mark.slow
 def test_base(review: World, caplog: pytest.LogCaptureFixture):
-    """Prevents: a merge of which nobody knows what it does to what is published."""
+    """Prevents: a merge without a preview of what it does to the published data sources."""
     before = files(review.root)
     with asked(caplog):
-        told = review.run("plan", "--base", "main")
+        result = review.run("plan", "--base", "main")
         offline = review.run("plan", "--base", "main", "--offline")
-    assert masked(told.text) == masked(_WHOLE.blocks("console")[0].partition("\n")[2])
+    assert masked(result.text) == masked(_WHOLE.blocks("console")[0].partition("\n")[2])
     # Not `documented`, which prefers the transcript beside the tests.
     excerpt = "\n".join(masked(page(PAGE).whole.blocks("console")[0].partition("\n")[2]))
     pattern = re.escape(excerpt).replace(re.escape("..."), ".*")
-    assert re.fullmatch(pattern, "\n".join(masked(told.text)), re.DOTALL)
-    assert told.code == offline.code == 1
-    # Nobody has touched the server, so that the records tell all of it.
+    assert re.fullmatch(pattern, "\n".join(masked(result.text)), re.DOTALL)
+    assert result.code == offline.code == 1
+    # No user has changed anything on the server, so the records show all of it.
     said = masked(offline.text)
-    assert [each for each in said if not each.startswith("Offline:")] == masked(told.text)
+    assert [each for each in said if not each.startswith("Offline:")] == masked(result.text)
     assert files(review.root) == before
 
 
@@ -125,10 +125,10 @@ def test_a_workflow_without_data(review: World, tmp_path: Path, monkeypatch: pyt
     for name in ("DAGSTER_HOME", "TABLEAU_SERVER_URL", "TABLEAU_TOKEN_NAME"):
         monkeypatch.delenv(name)
     before = files(clone.root)
-    told = clone.run("plan", "--offline", "--base", "main", "--format", "markdown")
-    assert told.code == 2, told.errors
+    result = clone.run("plan", "--offline", "--base", "main", "--format", "markdown")
+    assert result.code == 2, result.errors
     (shown,) = _WHOLE.blocks("markdown")
-    assert told.text == shown
+    assert result.text == shown
     assert files(clone.root) == before
     everything = clone.run("plan", "--offline")
     assert everything.code == 2
@@ -155,10 +155,10 @@ def test_the_workflow_of_the_page():
 @pytest.mark.slow
 def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
     """Prevents: a mistyped branch for which everything seems equal, or new."""
-    told = review.run("plan", "--base", "mian")
-    assert told.code == 1
-    assert 'git knows no revision "mian"' in told.errors
-    assert "fetch-depth: 0" in told.errors
+    result = review.run("plan", "--base", "mian")
+    assert result.code == 1
+    assert 'git knows no revision "mian"' in result.errors
+    assert "fetch-depth: 0" in result.errors
     # A component that the branch has removed from the code, too.
     gone = review.root / review.name / "defs" / "gone" / "defs.yaml"
     gone.parent.mkdir()
@@ -183,11 +183,13 @@ def test_a_file_of_which_a_part_cannot_be_read(review: World):
     git(review, "add", str(gone))
     git(review, "commit", "--quiet", "--message", "Declare two", "--", str(gone))
     shutil.rmtree(gone.parent)
-    told = review.run("plan", "--base", "main", "--offline", "--json").data
+    result = review.run("plan", "--base", "main", "--offline", "--json").data
     git(review, "reset", "--quiet", "--soft", "HEAD~")
     git(review, "reset", "--quiet")
-    assert told["left_out"][0].startswith("gone/defs.yaml as it was: today's code cannot read it: ")
-    assert "half" not in {each["key"] for each in told["datasources"]}
+    assert result["left_out"][0].startswith(
+        "gone/defs.yaml as it was: today's code cannot read it: "
+    )
+    assert "half" not in {each["key"] for each in result["datasources"]}
 
 
 def test_a_declaration_that_could_not_be_read(review: World):
@@ -197,12 +199,12 @@ def test_a_declaration_that_could_not_be_read(review: World):
     file.write_text(f"{text}: {{", "utf-8")
     git(review, "commit", "--quiet", "--message", "Break it", "--", str(file))
     file.write_text(text, "utf-8")
-    told = review.run("plan", "--base", "main", "--offline", "--json", "flights")
+    result = review.run("plan", "--base", "main", "--offline", "--json", "flights")
     git(review, "reset", "--quiet", "--soft", "HEAD~")
     git(review, "reset", "--quiet")
-    assert told.code == 2
-    assert [each["key"] for each in told.data["datasources"]] == ["flights"]
-    assert "today's code cannot read it" in told.data["datasources"][0]["notes"][0]["text"]
+    assert result.code == 2
+    assert [each["key"] for each in result.data["datasources"]] == ["flights"]
+    assert "today's code cannot read it" in result.data["datasources"][0]["notes"][0]["text"]
 
 
 @pytest.mark.slow
@@ -235,23 +237,23 @@ def test_an_empty_base(review: World):
 
 
 def test_nothing(review: World):
-    """Prevents: a branch that declares nothing otherwise, and fails, or is told nothing."""
-    told = review.run("plan", "--base", "main", "--offline", "seats")
-    first, second, *_ = masked(told.text)
+    """Prevents: if a branch declares nothing differently, the command fails or prints nothing."""
+    result = review.run("plan", "--base", "main", "--offline", "seats")
+    first, second, *_ = masked(result.text)
     assert first == "Nothing is declared differently from main."
     assert second == "Not compared: Seats is declared in Python"
-    assert told.code == 0
+    assert result.code == 0
 
 
 def test_records_without_runs(review: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a workflow with the data folder alone for which nothing was published yet, or that
     seems to know which rows a check has rejected."""
     monkeypatch.delenv("DAGSTER_HOME")
-    told = review.run("plan", "--offline", "seats")
-    assert told.code == 0, told.text + told.errors
-    assert "Plan: 0 update, 0 publish, 0 refused, 1 unchanged" in told.text
+    result = review.run("plan", "--offline", "seats")
+    assert result.code == 0, result.text + result.errors
+    assert "Plan: 0 update, 0 publish, 0 refused, 1 unchanged" in result.text
     note = "DAGSTER_HOME is not set: which rows a check has rejected is not known."
-    assert note in masked(told.text)
+    assert note in masked(result.text)
 
 
 def test_another_key(review: World):
@@ -260,10 +262,10 @@ def test_another_key(review: World):
     text = file.read_text("utf-8")
     file.write_text(text.replace("key: flights\n", "key: all_flights\n"), "utf-8")
     try:
-        told = review.run("plan", "--base", "main", "all_flights").text
+        result = review.run("plan", "--base", "main", "all_flights").text
     finally:
         file.write_text(text, "utf-8")
-    assert "key: it was flights, and with another key it is another data source" in told
+    assert "key: it was flights, and with another key it is another data source" in result
 
 
 @pytest.mark.slow
@@ -325,7 +327,7 @@ def test_rejected_rows(review: World):
     with dg.DagsterInstance.get() as instance:
         instance.report_runless_asset_event(rejected)
     try:
-        told = review.run("plan", "--offline", "arrivals").text
+        result = review.run("plan", "--offline", "arrivals").text
         (before,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
         assert review.run("refresh", "--metadata-only", "arrivals").code == 0
         (meanwhile,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
@@ -333,8 +335,8 @@ def test_rejected_rows(review: World):
         (later,) = review.run("status", "--offline", "arrivals", "--json").data["datasources"]
     finally:
         file.unlink()
-    assert 'the blocking check "plausible" of the model "model_arrivals" rejected' in told
-    assert "fix: tableau-pipeline refresh arrivals --accept checks" in told
+    assert 'the blocking check "plausible" of the model "model_arrivals" rejected' in result
+    assert "fix: tableau-pipeline refresh arrivals --accept checks" in result
     for each in (before, meanwhile, later):
         assert each["state"] == "refused"
         assert each["remedy"] == "tableau-pipeline refresh arrivals --accept checks"

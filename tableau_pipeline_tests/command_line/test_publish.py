@@ -16,13 +16,13 @@ from uuid import uuid4
 import pytest
 
 from tableau_pipeline.command_line.main import run
-from tableau_pipeline_tests.command_line.conftest import Told, World, masked
+from tableau_pipeline_tests.command_line.conftest import Result, World, masked
 from tableau_pipeline_tests.components.support.location import rows_on
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.support.pipeline import session
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
-Publish = Callable[..., Told]
+Publish = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
@@ -50,20 +50,20 @@ def elsewhere(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def publish(elsewhere: Path) -> Publish:
-    def publish(*args: str) -> Told:
+    def publish(*args: str) -> Result:
         # Each command is a process of its own, to which only the three variables are given.
         os.environ.pop("PIPELINE_DATA_DIR", None)
-        told, errors = StringIO(), StringIO()
-        with redirect_stdout(told), redirect_stderr(errors):
+        output, errors = StringIO(), StringIO()
+        with redirect_stdout(output), redirect_stderr(errors):
             code = run(["publish", *args])
-        return Told(code, told.getvalue(), errors.getvalue())
+        return Result(code, output.getvalue(), errors.getvalue())
 
     return publish
 
 
 @pytest.fixture
 def name() -> str:
-    """Of a data source that nobody published yet."""
+    """Of a data source that is not published yet."""
     return f"Sales {uuid4().hex[:8]}"
 
 
@@ -197,9 +197,9 @@ def test_it_is_shown_like_others(world: World, monkeypatch: pytest.MonkeyPatch):
     assert world.run("publish", str(path), "--name", "Shown").code == 0
 
     def shown() -> dict[str, Any]:
-        told = world.run("status", "--json")
-        (line,) = [each for each in told.data["datasources"] if each["name"] == "Shown"]
-        assert "Shown" not in str(told.data["undeclared"])
+        result = world.run("status", "--json")
+        (line,) = [each for each in result.data["datasources"] if each["name"] == "Shown"]
+        assert "Shown" not in str(result.data["undeclared"])
         return line
 
     line = shown()
@@ -230,9 +230,9 @@ def test_the_page(publish: Publish, sandbox: Sandbox, elsewhere: Path):
     for block, content in zip(blocks, contents, strict=True):
         (elsewhere / "sales.csv").write_text(f"id,v\n{content}", "utf-8")
         command, _, shown = block.partition("\n")
-        told = publish(*shlex.split(command)[3:])
+        result = publish(*shlex.split(command)[3:])
         shown = re.sub(r"http\S+", "http", shown)
-        found = re.sub(r"http\S+", "http", told.text)
+        found = re.sub(r"http\S+", "http", result.text)
         assert masked(found) == masked(shown)
     (elsewhere / "exports").mkdir()
     (elsewhere / "exports" / "a.csv").write_text("id\n1\n", "utf-8")

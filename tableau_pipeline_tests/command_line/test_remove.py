@@ -1,4 +1,4 @@
-"""The command `remove`, on an environment beside production."""
+"""The command `remove`, on an environment other than production."""
 
 import re
 from io import StringIO
@@ -62,7 +62,7 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
         site.untag(str(taken.id), [tag for tag in taken.tags if "instance" in tag])
     monkeypatch.delenv("TABLEAU_PROJECT_ROOT")
     assert published(world) == ["Arrivals", "Arrivals", "Gates"]
-    # Whoever does not say yes deletes nothing.
+    # Without a yes, the command deletes nothing.
     monkeypatch.setattr("sys.stdin", StringIO("\n"))
     assert world.run("remove", "--project-root", ROOT).code == 130
     assert published(world) == ["Arrivals", "Arrivals", "Gates"]
@@ -73,8 +73,8 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
         journal = journal_of(instance, "arrivals", root=ROOT)
         claim = Claim(refresh=99, owner=owner)
         journal.append(lambda _: claim, after=journal.history())
-        told = world.run("remove", "--yes", "--project-root", ROOT)
-        assert f"Arrivals: run {run.run_id} is refreshing it" in told.text
+        result = world.run("remove", "--yes", "--project-root", ROOT)
+        assert f"Arrivals: run {run.run_id} is refreshing it" in result.text
         assert published(world) == ["Arrivals", "Arrivals", "Gates"]
         instance.report_run_canceled(run)
     for wrong, code, words in (
@@ -82,15 +82,15 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
         ("Staging", 0, f'nothing below "Staging".* It has published below {ROOT}'),
         ("Staging/pr-13", 1, f'no project "Staging/pr-13" on the site. .*did you mean "{ROOT}"?'),
     ):
-        told = world.run("remove", "--yes", "--project-root", wrong)
-        assert told.code == code
-        assert re.search(words, told.text + told.errors)
+        result = world.run("remove", "--yes", "--project-root", wrong)
+        assert result.code == code
+        assert re.search(words, result.text + result.errors)
     claims = claimed_while_deleting(monkeypatch)
-    told = world.run("remove", "--yes", "--project-root", ROOT)
-    # A refresh that begins meanwhile waits, and does not publish beside the deletion.
+    result = world.run("remove", "--yes", "--project-root", ROOT)
+    # A refresh that begins meanwhile waits, and does not publish during the deletion.
     assert claims == ["tableau_remove"]
     shown = documented(f'tableau-pipeline remove --yes --project-root "{ROOT}"')
-    assert (told.code, masked(told.text)) == (0, shown)
+    assert (result.code, masked(result.text)) == (0, shown)
     assert published(world) == ["Arrivals", "Gates"]
     check_records(world)
     # The pull request is opened again.
@@ -120,8 +120,8 @@ def test_what_people_have_moved_or_tagged(world: World, monkeypatch: pytest.Monk
         copy = site.tsc.datasources.publish(item, package, "CreateNew")
         site.tag(str(copy.id), tags)
     monkeypatch.delenv("TABLEAU_PROJECT_ROOT")
-    told = world.run("remove", "--yes", "--project-root", ROOT)
-    assert told.code == 1
-    assert f'Moved: a user has moved it out of "{ROOT}"' in told.text
-    assert "Tagged: it has our tags, but no record of this deployment names it" in told.text
+    result = world.run("remove", "--yes", "--project-root", ROOT)
+    assert result.code == 1
+    assert f'Moved: a user has moved it out of "{ROOT}"' in result.text
+    assert "Tagged: it has our tags, but no record of this deployment names it" in result.text
     assert {"Moved", "Tagged"} <= {*published(world)}

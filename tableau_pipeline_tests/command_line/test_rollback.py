@@ -38,7 +38,7 @@ GUIDE = "how-to/undo.md"
 @pytest.mark.slow
 def test_a_bad_model_at_six(declared: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: dashboards that show a bad model until it is mended; a trigger that brings it back;
-    a data source that stays behind for weeks, since nobody is told that it is held."""
+    a data source that stays behind for weeks, since no output says that it is held."""
     listed = declared.run("rollback", KEY, "--list", "--json").data["versions"]
     assert [(each["number"], each["rows"]["flights"]) for each in listed] == [(2, 9), (1, 8)]
     assert [each["is_current"] for each in listed] == [True, False]

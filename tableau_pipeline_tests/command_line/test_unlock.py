@@ -22,7 +22,7 @@ from tableau_pipeline_tests.core.test_journal import intent
 from tableau_pipeline_tests.refresh.support.models import flights
 
 KEY = "arrivals"
-# It beats, and nobody here can ask whether it has ended.
+# It beats, and no process here can ask whether it has ended.
 OWNER = Owner(run_id="lost", label="process 4711 on host-b", boot="host-b", pid=4711)
 
 
@@ -54,14 +54,14 @@ def history() -> History:
 
 @pytest.mark.slow
 def test_the_next_refresh_goes_on(declared: World):
-    """Prevents: a data source that nobody can refresh for hours after a host is lost; a process
+    """Prevents: after a host is lost, no refresh can begin for hours; a process
     that was only taken for lost, and sends its older rows after all."""
     lost = hold()
     lost.append(intent("sent", lost.number, luid=history().recovered.luid))
-    told = declared.run("unlock", KEY, "--yes")
-    assert (told.code, history().claim) == (0, None)
+    result = declared.run("unlock", KEY, "--yes")
+    assert (result.code, history().claim) == (0, None)
     shown = documented("tableau-pipeline unlock arrivals --yes")
-    assert masked(told.errors + told.text) == shown
+    assert masked(result.errors + result.text) == shown
     # Who it was, is recorded.
     with dg.DagsterInstance.get() as instance:
         *_, released = records_of(instance, KEY)
@@ -73,8 +73,8 @@ def test_the_next_refresh_goes_on(declared: World):
             use()
     # What it had sent, the next one looks at first.
     assert [each.request_id for each in history().intents] == ["sent"]
-    told = declared.run("refresh", KEY)
-    assert told.code == 0, told.text + told.errors
+    result = declared.run("refresh", KEY)
+    assert result.code == 0, result.text + result.errors
     assert history().intents == ()
     with pytest.raises(OvertakenError, match="overtaken by a later refresh"):
         lost.check_fence()
@@ -102,11 +102,11 @@ def test_it_asks(declared: World, monkeypatch: pytest.MonkeyPatch):
     lost = hold()
     for answer in ("\n", "n\n", ""):
         monkeypatch.setattr("sys.stdin", StringIO(answer))
-        told = declared.run("unlock", KEY)
-        assert (told.code, told.text) == (130, "")
-        assert "process 4711 on host-b, which began " in told.errors
-        assert "It may still run" in told.errors
-        assert "End its claim?" in told.errors
+        result = declared.run("unlock", KEY)
+        assert (result.code, result.text) == (130, "")
+        assert "process 4711 on host-b, which began " in result.errors
+        assert "It may still run" in result.errors
+        assert "End its claim?" in result.errors
     assert history().claim == lost.claim
     lost.check_fence()
     monkeypatch.setattr("sys.stdin", StringIO("y\n"))
@@ -136,8 +136,8 @@ def test_only_the_claim_that_was_shown_ends(declared: World, monkeypatch: pytest
         begun.append(hold(OWNER.model_copy(update={"label": "process 4712 on host-b"})))
 
     monkeypatch.setattr("sys.stdin", Meanwhile(next_one))
-    told = declared.run("unlock", KEY)
-    assert (told.code, told.text) == (0, "The claim of process 4711 on host-b has ended.\n")
+    result = declared.run("unlock", KEY)
+    assert (result.code, result.text) == (0, "The claim of process 4711 on host-b has ended.\n")
     (other,) = begun
     other.check_fence()
     other.close()
@@ -147,21 +147,21 @@ def test_only_the_claim_that_was_shown_ends(declared: World, monkeypatch: pytest
 def test_nobody_holds_it(declared: World):
     """Prevents: a record that ends nothing, or an error where nothing is wrong."""
     before = history()
-    told = declared.run("unlock", KEY)
-    assert (told.code, told.text, told.errors) == (0, "No refresh holds it.\n", "")
+    result = declared.run("unlock", KEY)
+    assert (result.code, result.text, result.errors) == (0, "No refresh holds it.\n", "")
     assert declared.run("unlock", KEY, "--json").data == {"key": KEY, "unlocked": None}
-    told = declared.run("unlock", "arrival")
-    assert told.code == WRONG_USAGE
-    assert 'did you mean "arrivals"' in told.errors
+    result = declared.run("unlock", "arrival")
+    assert result.code == WRONG_USAGE
+    assert 'did you mean "arrivals"' in result.errors
     assert history() == before
 
 
 def test_as_json(declared: World):
     """Prevents: a program that has to read prose."""
     hold()
-    told = declared.run("unlock", KEY, "--yes", "--json")
-    assert (told.code, told.errors) == (0, "")
-    assert told.data == {"key": KEY, "unlocked": "lost"}
+    result = declared.run("unlock", KEY, "--yes", "--json")
+    assert (result.code, result.errors) == (0, "")
+    assert result.data == {"key": KEY, "unlocked": "lost"}
     assert history().claim is None
 
 

@@ -49,7 +49,7 @@ def lines(location: Location, result: dg.ExecuteInProcessResult) -> list[str]:
 
 
 def test_equal_data_sources_are_green(location: Location):
-    """Prevents: an audit that leaves a trace, or of which nobody can tell what it compared."""
+    """Prevents: an audit that leaves a trace, or does not show what it compared."""
     published(location, "busy", "calm")
     before = location.history("busy"), location.jobs("busy")
     result = location.audit("busy", "calm", declared=READ)
@@ -71,7 +71,7 @@ def test_equal_data_sources_are_green(location: Location):
 
 @pytest.mark.slow
 def test_a_foreign_update_without_a_stamp_is_red(location: Location):
-    """Prevents: rows that nobody published, under a green refresh and a green audit."""
+    """Prevents: rows that no refresh published, under a green refresh and a green audit."""
     location.sandbox.set_quirks(updates_move_stamp="never", revisions=False)
     published(location, "busy", "calm")
     other_users.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))

@@ -76,7 +76,7 @@ def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str
 
 @pytest.mark.slow
 def test_checks_that_a_refusal_did_not_reach_stay_as_they_were(star: Location):
-    """Prevents: checks that nobody sees, or that fail for nothing; "0 / 5 passed" in the lineage
+    """Prevents: checks that no page shows, or that fail for nothing; "0 / 5 passed" in the lineage
     where one check failed; a warning that a refusal has made green."""
     unread = STAR | {"reconcile": Reconcile(max_mb=1e-6, by="download")}
     before = checks(star.refresh("kept", declared=unread))
@@ -109,7 +109,7 @@ def test_a_rehearsal_tells_what_would_fail(star: Location, option: str):
 
 @pytest.mark.slow
 def test_what_is_only_built_is_not_said_to_pass(star: Location):
-    """Prevents: a pass for what nobody looked at, because nothing was to be published."""
+    """Prevents: a pass for what no check looked at, because nothing was to be published."""
     found = checks(star.refresh("built", declared=STAR, build_only=True))
     assert found["reconciliation"][2] == "Not checked: nothing was published"
     assert [found[name][:2] for name in ("guard", "schema")] == [(False, "WARN")] * 2
@@ -128,7 +128,7 @@ def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
 @pytest.mark.parametrize(("by", "way"), [("server", "server"), ("auto", "downloaded file")])
 @pytest.mark.slow
 def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
-    """Prevents: rows that were compared, and nobody knows how; a connected app that may count, but
+    """Prevents: a comparison that does not say how it compared; a connected app that may count, but
     does not ask for the right, or asks for it without need."""
     star.by_app = True
     result = star.refresh("counted", declared={"reconcile": Reconcile(by=by)})
@@ -156,7 +156,7 @@ def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
     ],
 )
 def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
-    """Prevents: a stale data source that nobody notices, or one that is late by a time zone."""
+    """Prevents: a stale data source goes unnoticed, or seems late by a time zone."""
     context = dg.ComponentTree.for_test().load_context
     definitions = declared(freshness=freshness).build_defs(context)
     (assets,) = definitions.assets or ()
@@ -214,7 +214,7 @@ def test_mistakes_in_freshness(freshness: dict[str, Any], words: str):
 
 @pytest.mark.slow
 def test_a_page_of_the_web_ui_is_told(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: nobody finds the run behind a data source."""
+    """Prevents: users do not find the run behind a data source."""
     monkeypatch.setenv("PIPELINE_WEB_URL", "https://dagster.example/")
     location.model()
     assert location.refresh("told", declared={"description": "Ours"}).success
@@ -304,7 +304,7 @@ def shown(result: dg.ExecuteInProcessResult) -> list[str]:
 
 @pytest.mark.slow
 def test_each_table_has_a_line(star: Location):
-    """Prevents: a page full of numbers from which nobody can tell what a refresh did."""
+    """Prevents: a page full of numbers that do not show what a refresh did."""
     first = shown(star.refresh("lines", declared=CHANGING))
     assert first[0].startswith("**publish (create)**: first publish")
     assert first[4] == "| flights | 8 |  |  | all rows |"
@@ -327,7 +327,7 @@ def captioned(caption: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_fields_and_their_conflicts(location: Location):
-    """Prevents: a conflict, or what became of it, that nobody sees; a check that always passes."""
+    """Prevents: a conflict, or its outcome, goes unseen; a check that always passes."""
     location.model()
     first = location.refresh("shown", declared=captioned("Delay"))
     found = metadata_of(first)
@@ -352,7 +352,7 @@ def test_fields_and_their_conflicts(location: Location):
 
 @pytest.mark.slow
 def test_conflicts_of_what_is_inherited(location: Location):
-    """Prevents: nobody sees that a person's description stands in place of the model's."""
+    """Prevents: no page shows that a person's description replaces the model's."""
     for text in ("Minutes late", "Hours late"):
         snapshot(location.root, flights(8), asset_key=MODEL, comments={"delay": text})
         result = location.refresh("told")

@@ -69,6 +69,6 @@ def test_what_another_key_has(location: Location, sent):
 def test_what_another_environment_has(location: Location, sent):
     """Prevents: advice to take over what no refresh may take over."""
     taken_over(location, f"{THEIRS}@Staging")
-    told = failure(sent())
-    assert "is published by another environment" in told
-    assert "takeover" not in told
+    message = failure(sent())
+    assert "is published by another environment" in message
+    assert "takeover" not in message

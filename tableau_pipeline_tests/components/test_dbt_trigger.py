@@ -178,7 +178,7 @@ def test_a_failed_test_holds_back_what_it_looks_at(written: dict[str, Path], tmp
     _, reason = Location(written["orders repeated"], orders=["orders"]).tick()
     assert "unique_orders_order_id" in reason
     assert reason.endswith(": fail")
-    # Without the manifest nobody knows whose test it is.
+    # Without the manifest, it is unknown which model the test is for.
     alone = Path(shutil.copy(written["orders repeated"], tmp_path))
     assert Location(alone, **models).tick()[0] == {}
 

@@ -41,7 +41,7 @@ def published(location: Location, name: str) -> dict[str, tuple[str, object, fro
 def test_environments_never_touch_each_other(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a pull request that moves, renames or changes what production has published."""
     production, staging = "Default", f"{ROOT}/Default"
-    # Whoever may take everything over must not take production.
+    # A user who may take over all data sources must not take production.
     location.takeover = True
     location.publish("both")
     before = published(location, "both")
@@ -106,7 +106,7 @@ def test_what_a_person_moved_is_not_taken_over(location: Location, monkeypatch: 
 def test_another_deployment_is_refused_until_it_takes_over(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a deployment that can never take over, or one that nobody tells how to; two of
+    """Prevents: a deployment that can never take over, or one without a message how to; two of
     them in one store that take what the other one publishes for their own."""
     location.publish("busy")
     with monkeypatch.context() as patch:
@@ -148,7 +148,7 @@ def test_who_does_not_name_the_data_folder_is_told_so_first(
     """Prevents: TABLEAU_TAKEOVER=true on a laptop, because a variable is missing in a terminal."""
     location.publish("busy")
     monkeypatch.delenv("DAGSTER_HOME")
-    # The data folder has the records, and whoever has named it needs no hint.
+    # The data folder has the records, and a user who has named it needs no hint.
     assert decision(location.refresh("busy")).startswith("no change")
     without_snapshots = replace(location, root=location.root / "elsewhere")
     assert "Neither" not in failure(without_snapshots.refresh("busy"))

@@ -63,7 +63,7 @@ def test_a_file_is_taken_once_it_stands_still(folder: Path):
 
 
 def test_a_file_in_the_place_of_another_is_taken_again(folder: Path):
-    """Prevents: a corrected file that nobody publishes because its name was there before."""
+    """Prevents: a corrected file is not published because its name was there before."""
     drop = Drop(folder)
     file = folder / "sales.csv"
     file.write_text("a\n1\n", "utf-8")
@@ -84,7 +84,7 @@ def test_a_file_in_the_place_of_another_is_taken_again(folder: Path):
 
 
 def test_what_the_sensor_tells(folder: Path):
-    """Prevents: a file that nobody finds in the list of runs, or that seems to be passed over."""
+    """Prevents: the list of runs does not show a file, or the file seems to be passed over."""
     drop = Drop(folder)
     drop.tick()
     assert drop.why_none == "No new file"

@@ -121,7 +121,7 @@ def test_a_lost_instance_takes_no_records_along(location: Location):
 
 @pytest.mark.slow
 def test_records_of_an_earlier_release_are_named(location: Location):
-    """Prevents: after an upgrade, a refusal that nobody can explain, as the records were left in
+    """Prevents: after an upgrade, a refusal without an explanation, as the records were left in
     Dagster's event log."""
     location.model()
     former = dg.AssetObservation(FORMER_JOURNAL, partition="claims:busy")
@@ -212,7 +212,7 @@ def upgraded(location: Location, record: Record) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("record", [CLAIM, Recovered(refresh=7)], ids=["claim", "requests"])
 def test_a_record_of_a_later_release_stops_a_refresh(location: Location, record: Record):
-    """Prevents: in a rolling upgrade the old release sends beside the new one, as it does not see
+    """Prevents: in a rolling upgrade the old release sends during the new one, as it does not see
     the claim or the open request of that one."""
     location.publish("busy")
     location.model(flights(7))
@@ -260,7 +260,7 @@ def test_events_of_a_data_source_are_those_that_people_look_for(location: Locati
     ],
 )
 def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: dg.DagsterRunStatus):
-    """Prevents: a data source that nobody can refresh any more after a crash."""
+    """Prevents: after a crash, no refresh of the data source can begin any more."""
     location.model()
     claim_of(location, status)
     assert location.refresh("busy", claim=0).success
@@ -538,7 +538,7 @@ def test_keep_days_is_for_the_user_to_set(location: Location):
 
 @pytest.mark.slow
 def test_values_of_metadata_stay_while_a_record_names_them(location: Location, tmp_path: Path):
-    """Prevents: files of metadata that nobody needs pile up, or one that is needed is gone."""
+    """Prevents: unused files of metadata pile up, or a file in use is gone."""
     location.model()
     for tag in ("first", "second", "second"):
         assert location.refresh("said", declared={"tags": (tag,)}).success

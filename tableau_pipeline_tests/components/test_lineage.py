@@ -377,7 +377,7 @@ def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pyt
     location.publish("busy")
     location.grow_old("busy")
     daemon = Daemon(location, sink.lineage())
-    # The refresh ended two days ago, and nobody has asked for the id yet.
+    # The refresh ended two days ago, and no run has asked for the id yet.
     assert (daemon.tick(), len(daemon.requests)) == ("", 1)
     with monkeypatch.context() as patch:
         patch.setattr("tableau_pipeline.components.lineage.metadata_ids", lambda *_: {})

@@ -124,7 +124,7 @@ def test_a_key_of_one_column_need_not_be_a_list():
 
 
 def mistakes(project: Project) -> str:
-    """What is told of a project that does not load."""
+    """The message about a project that does not load."""
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
     return str(raised.value)
@@ -278,7 +278,7 @@ def test_other_errors_keep_their_cause(project: Project):
     ],
 )
 def test_a_scaffold_of_any_name(tmp_path: Path, folder: str, name: str, key: str):
-    """Prevents: a key that nobody can guess, YAML that is no text, or a model whose name Python
+    """Prevents: a key that no user can guess, YAML that is no text, or a model whose name Python
     does not allow."""
     target = tmp_path / folder
     PublishedDatasourceScaffolder().scaffold(scaffolding(target, tmp_path))

@@ -126,10 +126,10 @@ def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.Monk
         # A retry that is refused again is the same incident.
         location.refresh("busy")
         tick()
-        (told,) = web.got
-        assert told["message"].startswith('"Busy" was refused: Table "flights"')
-        assert "Remedy: tableau-pipeline refresh busy --accept shrink" in told["message"]
-        assert f"https://dagster.example/runs/{refused.run_id}" in told["message"]
+        (posted,) = web.got
+        assert posted["message"].startswith('"Busy" was refused: Table "flights"')
+        assert "Remedy: tableau-pipeline refresh busy --accept shrink" in posted["message"]
+        assert f"https://dagster.example/runs/{refused.run_id}" in posted["message"]
         assert len(mail.got) == 1
         assert "Subject: Tableau" in mail.got[0]
         assert location.refresh("busy", accept=["shrink"]).success
@@ -152,8 +152,8 @@ def test_refused_and_failed_in_turns(location: Location):
             location.refresh("busy")
             tick()
             location.sandbox.start()
-        (told,) = web.got
-        assert told["message"].startswith('"Busy" was refused')
+        (posted,) = web.got
+        assert posted["message"].startswith('"Busy" was refused')
         assert location.refresh("busy", accept=["shrink"]).success
         tick()
         location.sandbox.stop()
@@ -165,7 +165,7 @@ def test_refused_and_failed_in_turns(location: Location):
 
 @pytest.mark.slow
 def test_who_does_not_answer_is_asked_again(location: Location):
-    """Prevents: a message that is lost, or that everybody else gets twice."""
+    """Prevents: a message that is lost, or that all others get twice."""
     with telling(location, Web, Web) as (tick, good, bad):
         location.model(flights(1))
         location.refresh("busy")
@@ -243,8 +243,8 @@ def test_what_the_audit_finds(location: Location):
         assert not location.audit("busy").success
         tick()
         location.sandbox.start()
-        (told,) = web.got
-        assert told["message"].startswith("The audit: ")
+        (posted,) = web.got
+        assert posted["message"].startswith("The audit: ")
         assert location.audit("busy").success
         tick()
         tick()
@@ -253,8 +253,8 @@ def test_what_the_audit_finds(location: Location):
 
 @pytest.mark.slow
 def test_what_failed_and_what_is_late(location: Location):
-    """Prevents: silence about a refresh that failed, or that nobody has started for days; messages
-    that nobody wants, so that nobody reads any."""
+    """Prevents: silence about a refresh that failed, or that has not started for days; messages
+    that users do not want, so that they stop reading them."""
     with (
         telling(location, Web) as (tick, web),
         telling(location, Web, on=("failed",)) as (only, few),
@@ -294,5 +294,5 @@ def test_a_model_that_failed_runs_again():
     run = dg.materialize([sales_rows, sales], instance=instance, raise_on_error=False)
     failure = failure_of(instance, run.run_id, "sales")
     assert failure.is_before
-    told = command("sales", failure.accepts, models=failure.is_before)
-    assert told == "tableau-pipeline refresh sales --models"
+    repeat = command("sales", failure.accepts, models=failure.is_before)
+    assert repeat == "tableau-pipeline refresh sales --models"

@@ -1,4 +1,4 @@
-"""The component that brings all that a project needs beside its models and data sources."""
+"""The component that brings all that a project needs in addition to its models and data sources."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def shop(project: Project) -> Project:
 
 def test_one_declaration_is_enough(shop: Project):
     """Prevents: a data source that is never refreshed because its project lacks a piece of ours; an
-    audit at another time than declared, or one that nobody switched on."""
+    audit at another time than declared, or one that no user switched on."""
     shop.add_pipeline(audit={"cron": "30 5 * * SUN", "timezone": "Europe/Paris"}, keep_days=30)
     definitions = loaded(shop)
     assert set(definitions.resources or {}) == {"spark", "hyper", "tableau", "snapshots"}

@@ -55,7 +55,7 @@ def publish(shipped: Shipped, instance: dg.DagsterInstance) -> Publish:
 
 @pytest.fixture
 def name() -> str:
-    """Of a data source that nobody published yet."""
+    """Of a data source that is not published yet."""
     return f"Files {uuid4().hex[:8]}"
 
 
@@ -96,8 +96,8 @@ def test_how_they_are(
     name: str,
     tmp_path: Path,
 ):
-    """Prevents: five failed runs, and "all are fresh"; what files became passes for something that
-    nobody knows."""
+    """Prevents: five failed runs, and "all are fresh"; data sources from files count as unknown
+    ones."""
     config = {"path": str(write(tmp_path / "a.csv", "id,n", "1,1", "2,2")), "name": name}
     key = PublishFileConfig(**config).declaration().key
 
@@ -391,7 +391,7 @@ def _differences(name: str, path: Path, found: pa.Table) -> Iterator[str]:
 
 
 def rows(table: pa.Table) -> list[tuple[str, ...]]:
-    """By their representation: NaN is not equal to itself. Instants are told in UTC, bare."""
+    """By their representation: NaN is not equal to itself. Instants are in UTC, bare."""
     return sorted(zip(*map(_as_text, table.columns), strict=True))
 
 

@@ -124,7 +124,7 @@ def test_no_change_materializes_the_datasource_alone(story: Story):
 
 
 def test_columns_and_where_they_come_from(story: Story):
-    """Prevents: nobody sees which model's column is behind a field of a dashboard, or what it
+    """Prevents: no page shows which model's column is behind a field of a dashboard, or what it
     means."""
     found = metadata(refresh(story))[PUBLISHED]
     columns = {column.name: column for column in found["dagster/column_schema"].columns}
@@ -144,7 +144,7 @@ def test_full_publishes_the_whole(story: Story):
     assert found.keys() == {PUBLISHED, EXTRACT}
     assert found[PUBLISHED]["reason"] == "full publish: asked for (full: true)"
     assert found[EXTRACT]["dagster/row_count"] == found[PUBLISHED]["dagster/row_count"] == 336_762
-    # A path to a file that is gone with the run would help nobody.
+    # A path to a file that is gone with the run would not help.
     assert "dagster/uri" not in found[EXTRACT]
     checkpoint = journal_of(story.instance, "nyc_flights").history().checkpoint
     assert checkpoint
@@ -266,7 +266,7 @@ def write(location: Location, start: date, *, length: int, value: int = 0) -> No
 @pytest.mark.slow
 @POLICIES
 def test_days_that_become_weeks(location: Location, policy: Any):
-    """Prevents: the rows of the days published beside those of the weeks, for ever."""
+    """Prevents: the rows of the days stay published together with those of the weeks, for ever."""
     declared = {"tables": (Table("flights", MODEL, policy=policy, guard=Guard(max_shrink=1)),)}
     location.partitions[MODEL] = dg.DailyPartitionsDefinition(str(FIRST))
     for each in days(FIRST, 14):

@@ -72,7 +72,7 @@ def test_warnings_while_rows_may_be_old(location: Location):
         late = rf"These data are late: the rows may be out of date\.{when}"
         models = rf'Older than .*: the published version of the model "{MODEL}" is of .* UTC\.'
 
-        def told(expected: str | None) -> None:
+        def check_warning(expected: str | None) -> None:
             assert (tick(), tick()) == (True, None)
             others, *ours = on_server(location, site, "old")
             assert (others, len(ours)) == ("Salaries", 1 if expected else 0)
@@ -80,23 +80,23 @@ def test_warnings_while_rows_may_be_old(location: Location):
 
         location.model(flights(0))
         assert not location.refresh("old", declared=SAID).success
-        told(refused)
+        check_warning(refused)
         location.model(flights(9))
         assert location.refresh("old", declared=SAID).success
-        told(None)
+        check_warning(None)
         location.grow_old("old")
-        told(late)
+        check_warning(late)
         location.grow_old_model(days=2)
         assert location.refresh("old", declared=SAID).success
-        told(models)
+        check_warning(models)
         location.model(flights(8))
         assert location.refresh("old", declared=SAID).success
-        told(None)
+        check_warning(None)
 
 
 @pytest.mark.slow
 def test_a_refresh_that_begins_before_the_job(location: Location):
-    """Prevents: nobody is warned of a refusal, since the sensor took the job's word for done."""
+    """Prevents: no warning of a refusal, since the sensor took a started job for a finished one."""
     location.publish("removed")
     location.publish("old", declared=SAID)
     with watching(location, "old") as (site, tick):
@@ -126,12 +126,12 @@ def test_sites_without_such_warnings(location: Location, capfd: pytest.CaptureFi
         assert (tick(), tick()) == (True, None)
     text = "quality_warning of alone has no effect"
     # Dagster hands on what a step writes by a process of its own.
-    until(lambda: text in capfd.readouterr().err, seconds=30, what="nobody is told")
+    until(lambda: text in capfd.readouterr().err, seconds=30, what="no log of the warning")
 
 
 @pytest.mark.slow
 def test_one_that_cannot_be_warned_of(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: after a data source that is gone, or an outage, nobody is warned of the others."""
+    """Prevents: after a data source that is gone, or an outage, the others get no warnings."""
     location.model()
     for key in ("gone", "stale"):
         assert location.refresh(key, declared=SAID).success

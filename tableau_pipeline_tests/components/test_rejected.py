@@ -12,7 +12,7 @@ from tableau_pipeline_tests.components.support.location import MODEL, Location, 
 DAYS = dg.StaticPartitionsDefinition(["monday", "tuesday"])
 
 
-class Told:
+class Outcome:
     """What the check finds next."""
 
     passed = False
@@ -20,8 +20,8 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def outcome() -> Outcome:
+    return Outcome()
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 def check_of(
-    asset: dg.AssetKey | dg.AssetsDefinition, told: Told, *, blocking: bool = True
+    asset: dg.AssetKey | dg.AssetsDefinition, outcome: Outcome, *, blocking: bool = True
 ) -> dg.AssetChecksDefinition:
     @dg.asset_check(asset=asset, blocking=blocking)
     def plausible() -> dg.AssetCheckResult:
-        return dg.AssetCheckResult(passed=told.passed, severity=told.severity)
+        return dg.AssetCheckResult(passed=outcome.passed, severity=outcome.severity)
 
     return plausible
 
@@ -78,83 +78,83 @@ REJECTED = {"orders": ["plausible"]}
 
 
 def test_the_newest_result_on_the_newest_rows_counts(
-    instance: dg.DagsterInstance, told: Told, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ):
     """Prevents: rejected rows that count as good; good ones that stay rejected for ever; a model
-    that was run without its checks, or whose check broke off, and that nobody can publish."""
+    that was run without its checks, or whose check broke off, and that no refresh publishes."""
     orders = orders_of()
-    models = Models(instance, orders, checks=[check_of(orders, told)])
+    models = Models(instance, orders, checks=[check_of(orders, outcome)])
     assert models.rejected == {}
     models.run()
     assert models.rejected == REJECTED
-    told.passed = True
+    outcome.passed = True
     models.run(CHECK_ALONE)
     assert models.rejected == {}
-    told.passed = False
+    outcome.passed = False
     models.run(CHECK_ALONE)
     assert models.rejected == REJECTED
     models.run(MODEL_ALONE)
     assert models.rejected == {}
-    told.severity = dg.AssetCheckSeverity.WARN
+    outcome.severity = dg.AssetCheckSeverity.WARN
     models.run()
     assert models.rejected == {}
     # The check breaks off.
-    monkeypatch.delattr(Told, "passed")
-    del told.passed
+    monkeypatch.delattr(Outcome, "passed")
+    del outcome.passed
     models.run()
     assert models.rejected == {}
 
 
-def test_a_check_that_blocks_nothing(instance: dg.DagsterInstance, told: Told):
+def test_a_check_that_blocks_nothing(instance: dg.DagsterInstance, outcome: Outcome):
     """Prevents: a check that only informs stops refreshes."""
     orders = orders_of()
-    models = Models(instance, orders, checks=[check_of(orders, told, blocking=False)])
+    models = Models(instance, orders, checks=[check_of(orders, outcome, blocking=False)])
     models.run()
     assert models.rejected == {}
 
 
-def test_each_partition_counts(instance: dg.DagsterInstance, told: Told):
+def test_each_partition_counts(instance: dg.DagsterInstance, outcome: Outcome):
     """Prevents: a rejected day that is published because the next day was good."""
     orders = orders_of(DAYS)
-    models = Models(instance, orders, checks=[check_of(orders, told)])
+    models = Models(instance, orders, checks=[check_of(orders, outcome)])
     models.run(partition="monday")
-    told.passed = True
+    outcome.passed = True
     models.run(partition="tuesday")
     assert models.rejected == REJECTED
     models.run(partition="monday")
     assert models.rejected == {}
 
 
-def test_a_check_in_the_step_of_its_model(instance: dg.DagsterInstance, told: Told):
+def test_a_check_in_the_step_of_its_model(instance: dg.DagsterInstance, outcome: Outcome):
     """Prevents: the result of such a check is taken for one on the rows before."""
 
     @dg.asset(check_specs=[dg.AssetCheckSpec("plausible", asset="orders", blocking=True)])
     def orders() -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         yield dg.MaterializeResult()
-        yield dg.AssetCheckResult(passed=told.passed)
+        yield dg.AssetCheckResult(passed=outcome.passed)
 
     models = Models(instance, orders, checks=[])
     for passed in (True, False):
-        told.passed = passed
+        outcome.passed = passed
         models.run()
         assert models.rejected == ({} if passed else REJECTED)
 
 
-def test_a_model_of_another_location(instance: dg.DagsterInstance, told: Told):
+def test_a_model_of_another_location(instance: dg.DagsterInstance, outcome: Outcome):
     """Prevents: a model that another location checks is published whatever was found there."""
     orders = orders_of()
-    there = Models(instance, orders, checks=[check_of(orders, told)])
+    there = Models(instance, orders, checks=[check_of(orders, outcome)])
     here = Models(instance, dg.AssetSpec("orders"), checks=[])
     there.run()
     assert here.rejected == REJECTED
-    told.passed = True
+    outcome.passed = True
     there.run(CHECK_ALONE)
     assert here.rejected == {}
 
 
-def test_a_table_of_a_lake(instance: dg.DagsterInstance, told: Told):
+def test_a_table_of_a_lake(instance: dg.DagsterInstance, outcome: Outcome):
     """Prevents: the check of a table that Dagster does not make is not asked."""
-    checks = [check_of(dg.AssetKey("orders"), told)]
+    checks = [check_of(dg.AssetKey("orders"), outcome)]
     models = Models(instance, dg.AssetSpec("orders"), checks=checks)
     models.run(CHECK_ALONE)
     assert models.rejected == REJECTED
@@ -163,10 +163,10 @@ def test_a_table_of_a_lake(instance: dg.DagsterInstance, told: Told):
 
 
 @pytest.mark.slow
-def test_no_trigger_publishes_rejected_rows(location: Location, told: Told):
+def test_no_trigger_publishes_rejected_rows(location: Location, outcome: Outcome):
     """Prevents: the next refresh by hand or cron publishes what a blocking check has rejected."""
     model = dg.AssetKey.from_user_string(MODEL)
-    location.checks = [check_of(model, told)]
+    location.checks = [check_of(model, outcome)]
     location.model()
     found = dg.AssetCheckEvaluation(model, "plausible", passed=False, blocking=True)
     location.instance.report_runless_asset_event(found)

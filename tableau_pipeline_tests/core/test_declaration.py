@@ -101,7 +101,7 @@ def test_digest_changes_with_the_data_model(changes: dict):
 @pytest.mark.slow
 @given(st.text(min_size=1, max_size=40))
 def test_keys_are_those_of_dagster_tableau(name: str):
-    """Prevents: a data source beside the one that dagster-tableau's sheets are downstream of."""
+    """Prevents: a second data source apart from the one upstream of dagster-tableau's sheets."""
     content = TableauContentData(
         content_type=TableauContentType.DATA_SOURCE,
         properties={"luid": "l", "name": name, "hasExtracts": True, "isPublished": True},
@@ -154,7 +154,7 @@ def changed(at: tuple[str, ...], value: object) -> dict:
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )
 def test_mistakes_in_metadata(at: tuple[str, ...], value: object, message: str):
-    """Prevents: only a refresh finds a field that there is not, or nobody finds it in YAML."""
+    """Prevents: only a refresh finds a field that there is not, or users do not find it in YAML."""
     with pytest.raises(ValidationError, match=message) as caught:
         Declaration(**changed(at, value))
     (error,) = caught.value.errors()

@@ -110,10 +110,10 @@ def test_a_copy_is_refused(root: Path, tmp_path: Path):
     ):
         with pytest.raises(SettingError) as refused:
             use()
-        told = str(refused.value)
-        assert f"The records in {copy} were made in {root}" in told
-        assert "`tableau-pipeline deployment --moved`" in told
-        assert "`tableau-pipeline deployment --copied`" in told
+        message = str(refused.value)
+        assert f"The records in {copy} were made in {root}" in message
+        assert "`tableau-pipeline deployment --moved`" in message
+        assert "`tableau-pipeline deployment --copied`" in message
     assert not [*copy.rglob("000000003.json")]
     # The original goes on.
     assert refreshes(journal_in(LocalStorage(root)), 2).number == 4
@@ -242,7 +242,7 @@ def test_a_damaged_file_is_refused_and_left_alone(root: Path, content: bytes):
 
 
 def test_a_file_that_is_gone_is_another_deployment(root: Path):
-    """Prevents: records without an owner that count as those of whoever comes next."""
+    """Prevents: records without an owner that count as those of the deployment that comes next."""
     refreshes(journal_in(LocalStorage(root)), 1)
     file(root).unlink()
     journal = journal_in(LocalStorage(root))

@@ -56,7 +56,7 @@ def history_of(*records: Record) -> History:
 
 
 def test_a_claim_holds_until_its_own_end():
-    """Prevents: a refresh that goes on beside another one, or that nobody may follow."""
+    """Prevents: a refresh that goes on during another one, or that no other may follow."""
     first, second = claim(1), claim(2)
     held = history_of(first)
     assert held.claim == first
@@ -280,7 +280,7 @@ RELATED = st.lists(
 @given(records=RELATED)
 def test_whatever_comes_in_whatever_order(records: list[Record]):
     """Prevents: a request that is forgotten before it is settled, or counted twice; a claim that
-    nobody made; a number or floor that goes back."""
+    no refresh made; a number or floor that goes back."""
     history = History()
     for record in records:
         before, history = history, history.after(record)
@@ -297,7 +297,7 @@ def test_whatever_comes_in_whatever_order(records: list[Record]):
         assert gone <= {e.request_id for e in before.intents if e.refresh <= history.settled}
         if isinstance(record, Intent) and record.refresh > before.settled:
             assert record.request_id in names
-        # Whoever reads the stored history goes on as whoever has it in memory.
+        # A process that reads the stored history goes on like one that has it in memory.
         stored = stored_as(record, history)
         assert read_record(stored.model_dump_json(), repair="").history == history
 

@@ -331,8 +331,8 @@ for lines in range(1000):
 @pytest.mark.slow
 def test_killed_between_any_two_steps(root: Path):
     """Prevents: the same, at whatever moment of storing a record its process is killed."""
-    told, _ = program(KILLED_AT_EACH_LINE, root).communicate(timeout=100)
-    left = [*map(int, told.split())]
+    output, _ = program(KILLED_AT_EACH_LINE, root).communicate(timeout=100)
+    left = [*map(int, output.split())]
     assert left == sorted(left)
     assert left.count(0) >= 8
     assert left.count(1) >= 5
@@ -478,7 +478,7 @@ def test_what_cannot_be_removed_goes_the_next_time(root: Path):
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("lost", [(23,), (20,), (20, 21, 22, 23)])
 def test_a_record_that_is_missing(storage: Storage, lost: tuple[int, ...]):
-    """Prevents: a claim or an open request that is gone, and nobody asks why; a backup restored in
+    """Prevents: a claim or an open request is gone, and no refresh asks why; a backup restored in
     part that passes for the first refresh of all."""
     journal = journal_in(storage)
     newest = refreshes(journal, *range(1, 13))
@@ -487,9 +487,9 @@ def test_a_record_that_is_missing(storage: Storage, lost: tuple[int, ...]):
         storage.delete(file(journal, number))
     with pytest.raises(RefusedError) as refused:
         journal_in(storage).history()
-    told = str(refused.value)
-    assert f"{journal.place.where}/{file(journal, min(lost))} is missing" in told
-    assert "Restore the folder from a backup. Or move its records away" in told
+    message = str(refused.value)
+    assert f"{journal.place.where}/{file(journal, min(lost))} is missing" in message
+    assert "Restore the folder from a backup. Or move its records away" in message
     # Older ones were removed by us.
     for number in lost:
         storage.put(file(journal, number), b"restored")
@@ -523,7 +523,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("cause", UNREADABLE)
 def test_a_record_that_this_release_cannot_read(storage: Storage, cause: str):
-    """Prevents: a release that sends beside a newer one, as it does not see the claim of that one;
+    """Prevents: a release sends during a newer one, as it does not see the claim of that one;
     a damaged record that is overlooked or overwritten."""
     content, words = UNREADABLE[cause]
     journal = journal_in(storage)

@@ -94,7 +94,7 @@ def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_pat
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_web_shows_what_the_demo_published(tmp_path: Path):
-    """Prevents: green assets beside an empty sandbox, and links to a port that nobody serves."""
+    """Prevents: green assets with an empty sandbox, and links to a port without a server."""
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)

@@ -12,7 +12,7 @@ from tableau_pipeline.demo.story import datasources
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.hyper.types import ROW_HASH
 from tableau_pipeline.ingest.publication import KEY_PREFIX
-from tableau_pipeline_tests.command_line.conftest import Told, check_transcripts
+from tableau_pipeline_tests.command_line.conftest import Result, check_transcripts
 from tableau_pipeline_tests.components.support.location import forget
 from tableau_pipeline_tests.conftest import ROOT, Story
 from tableau_pipeline_tests.refresh.support.pipeline import session
@@ -63,7 +63,7 @@ def test_file_holds_the_tables_and_the_keys_between_them(story: Story, tmp_path:
 
 
 def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
-    """Prevents: a first look at the demo that finds what nobody can explain."""
+    """Prevents: a first look at the demo that shows something without an explanation."""
     # Other tests may have left a refresh that failed; this one finds nothing to do, as the demo's.
     job = story.definitions.resolve_implicit_global_asset_job_def()
     keys = [key for each in datasources() for key in asset_keys(each.key)]
@@ -76,10 +76,10 @@ def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.chdir(ROOT)
     capsys.readouterr()
 
-    def told(command: str) -> Told:
+    def type_command(command: str) -> Result:
         code, (out, err) = run(command.split()), capsys.readouterr()
         # Other tests have published files, which no data source declares.
         lines = [line for line in out.splitlines(keepends=True) if "not declared here" not in line]
-        return Told(code, "".join(lines), err)
+        return Result(code, "".join(lines), err)
 
-    check_transcripts("On the demo", told)
+    check_transcripts("On the demo", type_command)

@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def _write(self, content: bytes, answer: bytes = b"") -> None:
-        """Write an object, which is on the disk once this is answered; never replace if told so."""
+        """Write an object, on the disk once this answers; with a condition, never replace."""
         written = self.folder / "uploads" / uuid4().hex
         with written.open("wb") as file:
             file.write(content)

@@ -150,7 +150,7 @@ def test_another_instance(deployment: Deployment, tmp_path: Path):
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_run(deployment: Deployment, phase: str):
     """Prevents: rows lost or sent twice by the next run on another host, a second data source
-    beside the one that a first run has made, or a claim that stops the next run."""
+    in addition to the one of the first run, or a claim that stops the next run."""
     stop, then = PHASES[phase]
     model = "created" if phase == "created" else MODEL
     write(deployment, model)

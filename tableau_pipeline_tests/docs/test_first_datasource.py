@@ -22,7 +22,7 @@ from tableau_sandbox.testing import Sandbox
 FIRST = README.sections["Your own project"]
 (ENVIRONMENT,) = FIRST.blocks("sh")
 MAKE, LAUNCH, CHANGE = FIRST.blocks("bash")
-(SETTINGS,), (MODEL,), (TOLD,) = (FIRST.blocks(each) for each in ("ini", "python", "text"))
+(SETTINGS,), (MODEL,), (OUTPUT,) = (FIRST.blocks(each) for each in ("ini", "python", "text"))
 (ONE_FILE,) = README.sections["Publish a file"].blocks("bash")
 (BACK,) = README.sections["Undo"].blocks("bash")
 ELSEWHERE = page("how-to/own-project.md")
@@ -93,7 +93,7 @@ def follow_the_page(project: Project, sandbox: Sandbox) -> None:
     project.fill_in(sandbox)
     assert STORED in MODEL
     project.write("my_sales/models.py", MODEL)
-    first, _, rest = TOLD.partition(" MB")
+    first, _, rest = OUTPUT.partition(" MB")
     assert rest
     assert first in project.run(LAUNCH)
     assert published() == [(1, 2.5), (2, 3)]
@@ -188,17 +188,17 @@ def _add_to(project: Project, wheel: str, sandbox: Sandbox) -> None:
     project.run(SCAFFOLDS)
     project.fill_in(sandbox)
     project.write("web_sales/models.py", WEB_SALES)
-    told = project.run(PUBLISH)
-    assert "Web Sales: publish (create), 2 rows" in told
-    assert "Warning" not in told
+    output = project.run(PUBLISH)
+    assert "Web Sales: publish (create), 2 rows" in output
+    assert "Warning" not in output
     assert published("Web Sales") == [(1, 2.5), (2, 3)]
-    told = project.run("dg list defs")
-    assert "0 4 * * *" in told
-    assert "Warning" not in told
+    output = project.run("dg list defs")
+    assert "0 4 * * *" in output
+    assert "Warning" not in output
 
 
 def _checkout(folder: Path) -> Path:
-    """Where the page is followed, as a folder `shop` is made beside it: what `dg` and `pip` see."""
+    """Where the test follows the page, with a folder `shop` next to it: what `dg` and `pip` see."""
     made = folder / "tableau_pipeline"
     made.mkdir()
     for file in ("pyproject.toml", "constraints.txt"):

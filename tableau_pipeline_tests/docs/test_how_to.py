@@ -78,7 +78,7 @@ def test_scene(heading: str, tableau_sandbox: Sandbox, site: TableauSite, tmp_pa
 
 
 def test_every_declaration_of_the_page_is_tested():
-    # Prevents: an example that was added to the page, and that nobody ever ran.
+    # Prevents: an example on the page that no test ever ran.
     both = [*SECTIONS.items(), *MORE.items()]
     assert sorted(name for name, each in both if each.blocks("yaml")) == sorted(SCENES)
     assert MORE.keys() <= SCENES.keys()
@@ -193,7 +193,7 @@ def _stock(file: Path) -> None:
 
 
 def test_the_page_shows_the_example():
-    # Prevents: code on the page that nobody ran.
+    # Prevents: code on the page that no test ran.
     code = EXAMPLE.read_text("utf-8")
     blocks = PAGE.whole.blocks("python")
     assert len(blocks) == 2

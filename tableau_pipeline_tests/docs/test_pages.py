@@ -55,7 +55,7 @@ def _slug(heading: str) -> str:
 
 
 def test_every_page_is_in_the_navigation():
-    """Prevents: a page that nobody finds, and for which `make docs` fails later."""
+    """Prevents: a page without a link to it, and for which `make docs` fails later."""
     listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     ours = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     moved = {"getting-started.md", "contributing.md", "changelog.md"}
@@ -68,13 +68,13 @@ def test_every_page_is_in_the_navigation():
     [name for name, each in _TROUBLE.items() if each.rows() and name != "Codes"],
 )
 def test_messages_are_those_of_the_code(heading: str):
-    """Prevents: a page that nobody finds by the message that they see."""
+    """Prevents: a page that users do not find by the message that they see."""
     documented = [row["what you see"] for row in _TROUBLE[heading].rows()]
     assert [each for each in documented if not is_message(each)] == []
 
 
 def test_the_tutorial_shows_real_messages():
-    """Prevents: a lesson that shows what nobody sees."""
+    """Prevents: a lesson that shows what no reader sees."""
     (block,) = page("tutorial.md").sections["Break it"].blocks("text")
     message, _, remedy = block.strip().partition(". ")
     assert is_message(re.sub(r"\d+", "…", message).partition("has ")[2])
@@ -97,7 +97,7 @@ def _is_known(name: str) -> bool:
 
 
 def test_environment():
-    """Prevents: a variable that is set in vain, and one that nobody hears of."""
+    """Prevents: a variable that is set in vain, or is on no page."""
     template = (ROOT / ".env.example").read_text("utf-8")
     known = set(re.findall(r"^(?:# )?([A-Z][A-Z_]+)=", template, re.MULTILINE))
     documented = [row["variable"] for row in page("reference/environment.md").whole.rows()]

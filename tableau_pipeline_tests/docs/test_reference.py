@@ -41,13 +41,13 @@ def test_each_row(spark: str, hyper: str, tableau: str, notes: str):
 
 
 def test_every_type_has_a_row():
-    """Prevents: a type that we hold and nobody knows of."""
+    """Prevents: a type that the pipeline supports and no page names."""
     patterns = [re.compile(spark, re.IGNORECASE) for spark, *_ in _RULES]
     assert all(any(each.fullmatch(row[0]) for row in ROWS) for each in patterns)
 
 
 def test_versions():
-    """Prevents: an administrator is told of the wrong products."""
+    """Prevents: a page names the wrong products for an administrator."""
     rows = re.findall(r"^\| (\d) \| .+? \| (.+?) \|$", TYPES, re.MULTILINE)
     assert {int(version): products for version, products in rows} == PRODUCTS
 
@@ -110,7 +110,7 @@ _MOST_LINES = 150
 
 
 def test_demo_table(story: Story):
-    # Prevents: a first page whose figures nobody can reproduce.
+    # Prevents: a first page whose figures no reader can reproduce.
     lines = re.findall(r"^(.*?)  +(NYC \w+)  +(.*?)  +(.*)$", README.sections["Try it"].text, re.M)
     figures = [
         (line.chapter.title, line.datasource, done.decision, done.rows, done.deleted, done.inserted)
@@ -125,5 +125,5 @@ def _numbers(text: str) -> list[int]:
 
 
 def test_it_is_short():
-    # Prevents: a first page that grows until nobody reads it to its end.
+    # Prevents: a first page that grows too long to read.
     assert len(README.whole.text.splitlines()) <= _MOST_LINES

@@ -51,8 +51,8 @@ class Example:
     def play(self, block: int = 0) -> None:
         """Type what the page says, and see what it shows."""
         text = self.page.whole.blocks("console")[block]
-        told = "".join(self._type(each) for each in re.findall(r"^\$ (.*)$", text, re.MULTILINE))
-        found, shown = ("\n".join(masked(each)) for each in (told, text))
+        typed = "".join(self._type(each) for each in re.findall(r"^\$ (.*)$", text, re.MULTILINE))
+        found, shown = ("\n".join(masked(each)) for each in (typed, text))
         pattern = re.escape(shown).replace(re.escape("..."), ".*")
         assert re.fullmatch(pattern, found), f"{self.name} wrote\n{found}"
 
@@ -60,9 +60,9 @@ class Example:
         """Type a command; return it with what it writes, if it is ours."""
         program, _, rest = command.partition(" ")
         if program == "tableau-pipeline":
-            told = self.world.type(rest)
+            result = self.world.type(rest)
             # Progress is no part of the result, and what went wrong is.
-            return f"$ {command}\n{told.text or told.errors}"
+            return f"$ {command}\n{result.text or result.errors}"
         shell(command, self.folder)
         return f"$ {command}\n"
 
@@ -129,13 +129,13 @@ def of(name: str) -> pytest.MarkDecorator:
 
 
 def test_each_folder_is_played():
-    """Prevents: an example that nobody has ever run."""
+    """Prevents: an example that no test has ever run."""
     assert "undo" in FOLDERS
     assert [name for name in FOLDERS if f"test_{name}" not in globals()] == []
 
 
 def test_all_in_one_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a second example that a reader copies beside the first, and cannot load."""
+    """Prevents: a second example that a reader copies next to the first, and cannot load."""
     name = f"shop_{uuid4().hex[:8]}"
     project(tmp_path, name)
     monkeypatch.syspath_prepend(tmp_path)

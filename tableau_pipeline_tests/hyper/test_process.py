@@ -93,7 +93,7 @@ def test_what_is_no_limit(setting: str):
 
 @pytest.mark.parametrize("setting", ["100k", "31m"])
 def test_too_little(setting: str):
-    """Prevents: hyperd told to use no memory at all, and errors of its own at each refresh."""
+    """Prevents: hyperd gets a limit of no memory at all, and fails at each refresh."""
     with pytest.raises(RefusedError, match=f"'{setting}' is too little for hyperd: name 32m or"):
         limit_in_bytes(setting)
 

@@ -1,4 +1,4 @@
-"""Files beside those read before, and Parquet that Spark cannot read."""
+"""Files next to those read before, and Parquet that Spark cannot read."""
 
 import hashlib
 import logging
@@ -94,7 +94,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path):
 
 
 def test_the_digest_is_of_what_was_read(store: SnapshotStore, tmp_path: Path):
-    """Prevents: a digest of bytes that nobody has read, under which other rows are found later."""
+    """Prevents: a digest of bytes that no run has read, under which other rows are found later."""
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,v\n1,a\n")
 
@@ -227,7 +227,7 @@ def test_files_of_any_name(spark: SparkSession, store: SnapshotStore, tmp_path: 
 
 
 def test_what_a_pattern_passes_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    """Prevents: files that are left out, and nobody is told."""
+    """Prevents: files that are left out without a message."""
     for name in ("a.csv", "_b.csv", ".c.csv", "_SUCCESS"):
         (tmp_path / name).touch()
     with caplog.at_level(logging.WARNING, "tableau_pipeline"):

@@ -93,7 +93,7 @@ def _dirty() -> list[Path]:
 @pytest.mark.few_variants(10)
 @pytest.mark.parametrize("path", _dirty(), ids=lambda path: path.name)
 def test_files_of_packages(path: Path):
-    """Prevents: a value of a real file that nobody would have made up, and that comes out wrong."""
+    """Prevents: a value of a real file, as no test would make it up, comes out wrong."""
     reader = {"comment": "#"} if "validation-set" in path.name else {}
     table, bad = read_all(path, reader=reader)
     lines = [line for line in _records(path) if line and not line[0].startswith("#")]

@@ -157,7 +157,7 @@ def test_what_cannot_be_told(file: Path, text: str, message: str):
 
 
 def test_lines_are_counted_as_an_editor_does(file: Path):
-    """Prevents: a line that is told and is not the one."""
+    """Prevents: a message that names the wrong line."""
     written(file, '# about\nid,v\n\n1,"a\nb\nc"\nx,y\n')
     with pytest.raises(RefusedError, match=r"line 7: column .id.: .x. is not a valid int"):
         read(file, columns="id int, v string", reader={"comment": "#"})
@@ -233,7 +233,7 @@ def test_a_column_of_that_name(file: Path):
 
 
 def test_the_wrong_separator_between_quotes(file: Path):
-    """Prevents: whoever has another separator is told to look for stray quotes."""
+    """Prevents: a user with another separator gets the advice to look for stray quotes."""
     written(file, '"a";"b"\n"1";"2"\n')
     with pytest.raises(RefusedError) as caught:
         read(file)

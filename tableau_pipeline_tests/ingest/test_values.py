@@ -170,7 +170,7 @@ FILES = settings(max_examples=150, suppress_health_check=[HealthCheck.function_s
 @example("a\n\nb", '"', 1)
 @example("a\rb\r\n", "", 1)
 def test_records(monkeypatch, tmp_path: Path, block: int, text: str, quote: str, width: int):
-    """Prevents: rows that grow together, fall apart or vanish, and lines that are not theirs."""
+    """Prevents: rows that grow together, fall apart or vanish, and lines of other rows."""
     monkeypatch.setattr(csv_files, "_BLOCK", block)
     path, options = tmp_path / "x.csv", ReadOptions(quote=quote, header=False)
     path.write_bytes(text.encode())

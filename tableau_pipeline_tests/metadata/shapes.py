@@ -230,7 +230,7 @@ def _marked(feature: str, mark: str, name: str) -> str:
 
 
 def by_an_old_build(content: bytes, chance: Random) -> bytes:
-    """What a product of 2020.2 to 2023.3 saves: new forms marked, most beside those of before."""
+    """What a product of 2020.2 to 2023.3 saves: new forms marked, most next to the former ones."""
     root = ElementTree.fromstring(content)
     for change in (_mark_folders, _mark_tables, _mark_relations):
         if chance.random() < 0.7:

@@ -269,7 +269,7 @@ EDITS: dict[str, Callable[[Element, str], None]] = {
 @given(text=st.text(st.characters(min_codepoint=33, max_codepoint=0xD000), min_size=1))
 @settings(max_examples=15)
 def test_the_work_of_people_is_seen(edit: Callable[[Element, str], None], text: str):
-    # Prevents: a whole file is published over what an analyst has made, and nobody asked them.
+    # Prevents: a whole file is published over what an analyst has made, without their consent.
     root = ElementTree.fromstring(TDS)
     before = ElementTree.tostring(root)
     edit(root, text)

@@ -140,7 +140,7 @@ def test_formats(written: str, found: str):
     ],
 )
 def test_formats_that_tableau_does_not_know(written: str, problem: str):
-    """Prevents: a column that everybody sees as "1234jjjj", or as a hundred times its value."""
+    """Prevents: a column that all users see as "1234jjjj", or as a hundred times its value."""
     with pytest.raises(ValidationError, match=re.escape(problem)):
         FieldMetadata(format=written)
     assert FieldMetadata(format=f"*{written}").format == f"*{written}"

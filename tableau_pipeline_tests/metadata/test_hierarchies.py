@@ -59,7 +59,7 @@ def items(content: bytes) -> list[tuple[str | None, ...]]:
 
 
 def published(content: bytes, want: Values, past: Values) -> bytes:
-    """What a refresh publishes; nobody else has changed anything."""
+    """What a refresh publishes; no other user has changed anything."""
     found = Tds(content).values(want, [past])
     merged = merge(want, [past], found, on_conflict="refuse")
     assert (merged.kept, merged.conflicts) == ({}, ())

@@ -24,19 +24,19 @@ MARGIN_IS_TAKEN = ("calculation", "Margin", TAKEN)
 
 @given(wanted=VALUES, written=st.lists(VALUES, max_size=2), found=VALUES, policy=POLICIES)
 def test_any_three_sides(wanted, written, found, policy):
-    # Prevents: an edit is lost and nobody told; or what nobody touched does not follow the
+    # Prevents: an edit is lost without a message; or an unedited value does not follow the
     # declaration; or a merge that never comes to rest, and publishes each time.
     merged = merge(wanted, written, found, on_conflict=policy)
     after = {path: merged.changes.get(path, found.get(path)) for path in PATHS}
-    told = set(merged.conflicts)
-    told |= {FORMAT} if FORMULA in told else set()
+    reported = set(merged.conflicts)
+    reported |= {FORMAT} if FORMULA in reported else set()
     for path in PATHS:
         want, here = wanted.get(path), found.get(path)
         lasts = [each.get(path) for each in written] or [None]
         if here not in lasts and here != want:
-            assert after[path] == here or (policy == "replace" and path in told)
+            assert after[path] == here or (policy == "replace" and path in reported)
         if after[path] != want and any(path in each for each in (wanted, *written)):
-            assert path in told or path in merged.kept
+            assert path in reported or path in merged.kept
     assert all(found.get(path) == value for path, value in merged.kept.items())
 
     now = {path: value for path, value in after.items() if value is not None}
@@ -57,7 +57,7 @@ def test_any_three_sides(wanted, written, found, policy):
 )
 def test_what_is_accepted_is_settled(wanted, written, found, access, taken, policy):
     """Prevents: a warning that comes back each night although somebody has decided; a change
-    after that decision which nobody hears of."""
+    after that decision which no message names."""
     sides = [
         values | ({ACCESS: rule} if rule else {})
         for values, rule in zip((wanted, written, found), access, strict=True)
@@ -93,12 +93,12 @@ def test_a_history(seed, policy):
                 theirs.add(path)
             case "refresh":
                 merged = merge(wanted, [written], found, on_conflict=policy)
-                told = set(merged.conflicts)
-                if policy == "refuse" and told:
+                reported = set(merged.conflicts)
+                if policy == "refuse" and reported:
                     continue
                 found.update(merged.changes)
                 written = merged.written
-                theirs -= told if policy == "replace" else set()
+                theirs -= reported if policy == "replace" else set()
                 assert all(found[each] in "xyz" for each in theirs)
                 assert all(found[each] == wanted[each] for each in set(wanted) - theirs)
 

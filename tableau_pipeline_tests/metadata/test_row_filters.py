@@ -35,7 +35,7 @@ def conditions(tds: bytes) -> list[str]:
 @EACH
 def test_a_filter_is_seen(has: RowFilter):
     """Prevents: a data source whose rows somebody has filtered cannot be read, or seems to show
-    all rows to everybody."""
+    all rows to all users."""
     assert sorted(read_metadata(filtered(has).content).filters) == sorted(has.names)
 
 

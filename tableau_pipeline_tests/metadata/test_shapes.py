@@ -116,7 +116,7 @@ def test_the_database_of_an_extract_keeps_its_types():
 
 
 def test_what_products_make_is_nobodys_work():
-    """Prevents: a refusal, or a copy that is kept, for the sake of what nobody has made."""
+    """Prevents: a refusal, or a copy that is kept, for the sake of what no user has made."""
     tds = SHAPES["migrated"].tds
     found = read_metadata(tds.encode())
     assert found.work["calculated fields"] == ("Twice",)
@@ -171,16 +171,16 @@ def test_a_column_that_goes_takes_nothing_along_untold(shape: Shape, data: st.Da
     column, _ = data.draw(st.sampled_from(shape.tables[name]))
     tables = {**shape.tables, name: [each for each in shape.tables[name] if each[0] != column]}
     edited = file.edited({}, tables)
-    told = str([*file.work_on(("field", name, column), ()), *file.used_by(name, column)])
+    phrases = str([*file.work_on(("field", name, column), ()), *file.used_by(name, column)])
     before, after = read_metadata(file.content).work, read_metadata(edited).work
     for kind, names in before.items():
         for gone in {*names} - {*after.get(kind, ())}:
-            assert KINDS[kind] in told, (kind, gone)
+            assert KINDS[kind] in phrases, (kind, gone)
     values = Tds(edited).values()
     for path, value in file.values().items():
         if values.get(path) != value and path[0] == "field":
-            assert (path[1:3], path[-1] in told) == ((name, column), True), path
-    # What we wrote ourselves is nobody's work.
+            assert (path[1:3], path[-1] in phrases) == ((name, column), True), path
+    # What we wrote ourselves is not the work of a user.
     ours = file.values(file.values())
     assert {*file.work_on(("field", name, column), [ours])} <= {"aliases"}
 

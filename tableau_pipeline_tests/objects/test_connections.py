@@ -40,20 +40,20 @@ def failure(url: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("told", CASES)
-def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str):
+@pytest.mark.parametrize("problem", CASES)
+def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str):
     """Prevents: somebody sends for the certificate of an authority that is trusted already."""
     authority, other, now = trustme.CA(), trustme.CA(), datetime.now(UTC)
     trusted = tmp_path / "trusted.pem"
-    (other if "trusted" in told else authority).cert_pem.write_to_path(trusted)
+    (other if "trusted" in problem else authority).cert_pem.write_to_path(trusted)
     monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
-    host, since, until = CASES[told]
+    host, since, until = CASES[problem]
     issued = authority.issue_cert(host, not_before=now + since, not_after=now + until)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     issued.configure_cert(context)
     with hostile.front_of("", tls=context) as server:
         said = failure(server.url)
-    assert f"the certificate of the store {told}" in said
+    assert f"the certificate of the store {problem}" in said
 
 
 def test_store_without_tls():

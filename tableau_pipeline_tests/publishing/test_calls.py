@@ -43,7 +43,7 @@ ONE = {"method": "GET", "path": "sites/*/datasources/*"}
 
 @pytest.fixture
 def heard(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What the log of the refresh has been told; urllib3 has one of its own."""
+    """The log of the refresh; urllib3 has one of its own."""
     caplog.set_level(logging.INFO, LOG.name)
     return lambda: [record.getMessage() for record in caplog.records if record.name == LOG.name]
 
@@ -291,7 +291,7 @@ NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 
 def test_job_tells_when(shop: Shop):
-    # Prevents: nobody can tell whether a job ended before or after a change on the server.
+    # Prevents: it is not known whether a job ended before or after a change on the server.
     before = datetime.now(UTC) - timedelta(seconds=1)
     job = shop.update()
     finished(shop.site, job)

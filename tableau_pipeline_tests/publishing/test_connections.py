@@ -26,7 +26,7 @@ def authority() -> trustme.CA:
 
 
 def failure(sign_in: SignIn, url: str, bundle: Path | None = None) -> str:
-    """What who signs in there is told."""
+    """The message of a sign-in there."""
     session = sign_in(Password("ann", "hush"), url=url, ca_bundle=bundle)
     with pytest.raises(RefreshError) as caught, session:
         pass
@@ -51,28 +51,28 @@ CERTIFICATES = {
 }
 
 
-@pytest.mark.parametrize("told", CERTIFICATES)
+@pytest.mark.parametrize("problem", CERTIFICATES)
 def test_certificate_that_is_not_valid(
     sign_in: SignIn,
     authority: trustme.CA,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    told: str,
+    problem: str,
 ):
     """Prevents: somebody sends for the certificate of an authority that is trusted already."""
     trusted = tmp_path / "trusted.pem"
     authority.cert_pem.write_to_path(trusted)
-    settings: Mapping[str, object] = CERTIFICATES[told]
+    settings: Mapping[str, object] = CERTIFICATES[problem]
     with hostile.front_of("", tls=presenting(authority, **settings)) as server:  # ty: ignore
         said = failure(sign_in, server.url, trusted)
-    assert f"the certificate of {server.url} {told}" in said
+    assert f"the certificate of {server.url} {problem}" in said
     assert "trying again" not in str(caplog.messages)
 
 
 def test_certificate_of_an_unknown_authority(
     sign_in: SignIn, authority: trustme.CA, tmp_path: Path
 ):
-    """Prevents: a certificate that nobody knows is trusted, or refused without a remedy."""
+    """Prevents: a certificate of an unknown authority is trusted, or refused without a remedy."""
     other = tmp_path / "other.pem"
     trustme.CA().cert_pem.write_to_path(other)
     with hostile.front_of("", tls=presenting(authority)) as server:
@@ -101,17 +101,17 @@ BUNDLES = {
 
 
 @pytest.mark.parametrize("variable", ["TABLEAU_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
-@pytest.mark.parametrize("told", BUNDLES)
+@pytest.mark.parametrize("problem", BUNDLES)
 def test_certificates_that_cannot_be_read(
     sign_in: SignIn,
     authority: trustme.CA,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    told: str,
+    problem: str,
     variable: str,
 ):
     """Prevents: the server is blamed for a file of this host; a bare OSError."""
-    content, bundle = BUNDLES[told], tmp_path / "trusted.crt"
+    content, bundle = BUNDLES[problem], tmp_path / "trusted.crt"
     if content is not None:
         pem = authority.cert_pem.bytes().decode()
         bundle.write_bytes(content or ssl.PEM_cert_to_DER_cert(pem))
@@ -124,7 +124,7 @@ def test_certificates_that_cannot_be_read(
     with pytest.raises(RefusedError) as caught, session:
         pass
     assert str(caught.value).startswith(f"{variable} is {str(bundle)!r}, ")
-    assert told in str(caught.value)
+    assert problem in str(caught.value)
 
 
 def test_certificates_that_nothing_needs(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
@@ -177,7 +177,7 @@ def test_proxy(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch, scheme: str, pr
 
 
 def test_socks(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a proxy that takes a package, of which nobody tells the name."""
+    """Prevents: a proxy that takes a package, and that no message names."""
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     for url in ("https://tableau.example", "HTTPS://tableau.example"):
         assert 'pip install "requests[socks]"' in failure(sign_in, url)

@@ -141,7 +141,7 @@ def test_list_by_tag(shop: Shop, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_groups_and_users_by_name(tableau: TableauSite, sign_in: SignIn, name: str):
-    # Prevents: permissions go to nobody, or to somebody else; or nothing tells what to do instead.
+    # Prevents: permissions go to no group, or to another; or no message says what to do instead.
     made = str(tableau.tsc.groups.create(TSC.GroupItem(name)).id)
     found = [properties.find_named(tableau, "group", each) for each in (name.upper(), "Nobody")]
     assert found == [made, None]

@@ -145,7 +145,7 @@ def model_of(site: TableauSite, *captions: tuple[str, str]) -> Any:
 
 
 def test_captions_tell_tables_of_other_ids(tableau: TableauSite, star: Package):
-    """Prevents: an id of a form that nobody has seen yet ends in a download, or in the rows of
+    """Prevents: an id of an unknown form ends in a download, or in the rows of
     another table."""
     luid, asked = star.published(tableau, with_ids(star, "{short}")), dict.fromkeys(star.tables)
     ids = [

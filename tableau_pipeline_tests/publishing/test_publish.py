@@ -192,7 +192,7 @@ def test_payload_limit(tmp_path: Path, small: Path, version: str, product: str, 
 
 
 def test_payload_above_the_limit(tmp_path: Path, small: Path):
-    # Prevents: nobody knows which setting of the server to raise, or that there is a way around.
+    # Prevents: no message says which setting of the server to raise, or that there is a way around.
     with shop_on(tmp_path, small, update_limit_mb=0.001) as shop:
         upload = shop.site.upload(small)
         with pytest.raises(RefusedError, match=r"400000.*max_size_in_mb.*full: true"):

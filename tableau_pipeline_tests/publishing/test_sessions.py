@@ -106,7 +106,7 @@ def test_other_processes_wait():
 
 @pytest.mark.usefixtures("held")
 def test_waiting_ends():
-    # Prevents: a session that hangs takes all later refreshes along, and nobody knows why; or a
+    # Prevents: a session that hangs takes all later refreshes along, without a reason; or a
     # token or a server of its own does not help.
     expected = pytest.raises(RefreshError, match=r'"token".*for 1 s.*Run again')
     with expected as caught, only_session(URL, token="token", timeout=1, log=LOG):
@@ -220,7 +220,7 @@ def test_session_that_ends_during_an_upload(shop: Shop, large: Path, when: Expir
 
 
 def test_sessions_that_end_again_and_again(shop: Shop):
-    # Prevents: two deployments with one token throw each other out for ever, and nobody is told.
+    # Prevents: two deployments with one token throw each other out for ever, without a message.
     fault = ExpireSessions(method="GET", path="sites/*/datasources/*", times=None)
     with shop.sandbox.armed(fault) as ending, pytest.raises(RefreshError) as caught:
         shop.found()

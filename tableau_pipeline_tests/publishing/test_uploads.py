@@ -36,10 +36,10 @@ def test_all_blocks_arrive(
     with shop.sandbox.armed(Delay(**BLOCK, seconds=0.5)):
         assert content(shop, large, in_any_order=at_once) == large.read_bytes()
     size = large.stat().st_size
-    told = [each for each in caplog.records if each.getMessage().startswith("Uploaded ")]
-    assert len(told) == -(-size // block_size(size)) > 2
-    assert told[-1].getMessage() == f"Uploaded {size / 1e6:.2f} MB"
-    shares = [record.__dict__["share"] for record in told]
+    records = [each for each in caplog.records if each.getMessage().startswith("Uploaded ")]
+    assert len(records) == -(-size // block_size(size)) > 2
+    assert records[-1].getMessage() == f"Uploaded {size / 1e6:.2f} MB"
+    shares = [record.__dict__["share"] for record in records]
     assert shares == sorted(shares)
     assert shares[-1] == 1
 

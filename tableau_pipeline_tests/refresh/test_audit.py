@@ -65,7 +65,7 @@ def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
 
 @pytest.mark.slow
 def test_what_may_not_be_read_is_not_called_equal(pipeline: Pipeline):
-    """Prevents: an audit that calls rows equal that it has not read, or that nobody looks at."""
+    """Prevents: an audit that calls rows equal that it has not read, or that goes unread."""
     for rule, note in (
         (None, "reconcile: never"),
         (Reconcile(max_mb=1e-6, by="download"), "larger than reconcile: max_mb"),
@@ -258,7 +258,7 @@ def test_other_columns(pipeline: Pipeline):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("schema", ["Extract", "public"])
 def test_what_others_have_published(pipeline: Pipeline, tmp_path: Path, schema: str):
-    """Prevents: whoever is about to take over a data source cannot see what will be replaced."""
+    """Prevents: a user who is about to take over a data source cannot see what will be replaced."""
     pipeline.policy(Diff(("flight_id",)))
     file = tmp_path / "theirs.hyper"
     with open_hyper(file, "w") as opened:

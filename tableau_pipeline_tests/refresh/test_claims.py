@@ -132,7 +132,7 @@ def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
 
 
 def test_claim_that_a_user_has_ended():
-    """Prevents: a process that hung goes on sending after `unlock`, beside the next refresh."""
+    """Prevents: a process that hung goes on sending after `unlock`, during the next refresh."""
     one = journal_of("one")
     with claim(one) as first:
         append(one, ClaimRelease(refresh=1, claim=first.claim.id, unlocked_by="ann"))
@@ -143,12 +143,12 @@ def test_claim_that_a_user_has_ended():
 
 
 def test_refresh_that_hangs_is_told(pipeline: Pipeline):
-    """Prevents: a refresh waits for ever behind one that hangs, and nobody is told."""
+    """Prevents: a refresh waits for ever behind one that hangs, without a message."""
     one, timeouts = journal_of("one"), replace(TIMEOUTS, claim=0.2)
     around = {"timeouts": timeouts, "around_journal": lambda _: journal_of("two", one)}
     with claim(one):
-        told = ("has been refreshed by run one", f"unlock {pipeline.declaration.key}")
-        refused(lambda: pipeline.run(around=around), *told, error=RefreshError)
+        parts = ("has been refreshed by run one", f"unlock {pipeline.declaration.key}")
+        refused(lambda: pipeline.run(around=around), *parts, error=RefreshError)
     pipeline.run(around=around)
     assert pipeline.wrong() == []
 

@@ -1,4 +1,4 @@
-"""Declared metadata: published beside the rows, and merged with what people made of it."""
+"""Declared metadata: published with the rows, and merged with the edits of users."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -48,8 +48,8 @@ def assert_at_rest(pipeline: Pipeline, **shown: str) -> None:
 
 
 def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipeline: Pipeline):
-    """Prevents: captions that nobody sees before the second refresh, or that stay as first set;
-    half of what a first refresh with metadata has sent, told as all of it."""
+    """Prevents: captions that no user sees before the second refresh, or that stay as first set;
+    half of what a first refresh with metadata has sent, reported as all of it."""
     pipeline.policy(Diff(("flight_id",)))
     captions(pipeline, delay="Delay", carrier="Airline")
     report = pipeline.run()
@@ -58,8 +58,8 @@ def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipelin
     assert "MB sent, in 2 files)" in report.summary
     assert_at_rest(pipeline, delay="Delay", carrier="Airline")
     captions(pipeline, delay="Departure delay")
-    told = "full publish: metadata: caption of delay, caption of carrier removed"
-    assert pipeline.run().plan == Publish(PublishMode.OVERWRITE, told, merged=True)
+    expected = "full publish: metadata: caption of delay, caption of carrier removed"
+    assert pipeline.run().plan == Publish(PublishMode.OVERWRITE, expected, merged=True)
     pipeline.model("flights", flights(9))
     assert isinstance(pipeline.run().plan, UpdateTables)
     assert_at_rest(pipeline, delay="Departure delay")
@@ -82,7 +82,7 @@ def test_places_are_known_to_maps(pipeline: Pipeline):
 @pytest.mark.slow
 def test_what_people_edited_stays(pipeline: Pipeline):
     """Prevents: a caption or a calculated field of an analyst is gone with the next change of the
-    declaration; or theirs is taken for ours later."""
+    declaration; or a later refresh takes the user's for ours."""
     captions(pipeline, delay="Delay")
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -95,8 +95,8 @@ def test_what_people_edited_stays(pipeline: Pipeline):
     assert_at_rest(pipeline, **theirs)
     assert "Delayed" in pipeline.tds()
     captions(pipeline, delay="Minutes late", flight_id="Flight")
-    told = '"Minutes late" as declared, and "Lateness" on the server'
-    assert told in str(pipeline.run().warnings)
+    expected = '"Minutes late" as declared, and "Lateness" on the server'
+    assert expected in str(pipeline.run().warnings)
     assert_at_rest(pipeline, **theirs)
 
 
@@ -112,8 +112,10 @@ def test_a_plan_tells_of_metadata(pipeline: Pipeline):
             assert found.kind == "publish"
             assert Note("metadata", 'caption of carrier becomes "Line"') in found.notes
             conflicts = [note.text for note in found.notes if note.topic == "conflict"]
-            told = 'caption of delay is "Minutes late" as declared, and "Lateness" on the server'
-            assert conflicts == ([told] if look else [])
+            expected = (
+                'caption of delay is "Minutes late" as declared, and "Lateness" on the server'
+            )
+            assert conflicts == ([expected] if look else [])
 
 
 @pytest.mark.slow
@@ -134,7 +136,7 @@ def test_policies_of_conflicts(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["keep", "refuse"])
 def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConflict):
-    """Prevents: a check that warns every night of a caption that everybody is content with."""
+    """Prevents: a check that warns every night of a caption that all users are content with."""
     captions(pipeline, delay="Delay")
     pipeline.run()
     other_users.captions_a_column(pipeline, "delay", "Lateness")
@@ -154,7 +156,7 @@ def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConfl
 
 
 def test_a_format_that_its_column_cannot_have(pipeline: Pipeline):
-    """Prevents: a number format of a text, which Tableau ignores, and nobody hears of."""
+    """Prevents: a number format of a text, which Tableau ignores, and no message names."""
     (table,) = pipeline.declaration.tables
     pipeline.policy(table.policy, fields=(FieldMetadata("carrier", format="0.0%"),))
     refused(pipeline.run, "The format of carrier: 'p0.0%' is a number format, and the values are")
@@ -165,8 +167,8 @@ def test_new_columns_keep_what_people_made(pipeline: Pipeline):
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     pipeline.model("flights", flights(gate=flights()["delay"]))
-    told = "full publish: flights.gate is new (int)"
-    assert pipeline.run().plan == Publish(PublishMode.OVERWRITE, told, merged=True)
+    expected = "full publish: flights.gate is new (int)"
+    assert pipeline.run().plan == Publish(PublishMode.OVERWRITE, expected, merged=True)
     for part in ("Delayed", "<remote-name>gate<"):
         assert part in pipeline.tds()
     assert not (pipeline.folder / "kept").exists()
@@ -175,13 +177,13 @@ def test_new_columns_keep_what_people_made(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_column_that_people_use_goes_only_if_that_is_accepted(pipeline: Pipeline):
-    """Prevents: a calculated field is broken by a column that goes, and nobody was told."""
+    """Prevents: a calculated field is broken by a column that goes, without a message."""
     captions(pipeline, carrier="Airline")
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     pipeline.model("flights", flights().drop_columns("flight_id"))
-    told = '"flight_id" of "Extract", still used in calculated field "Delayed", is gone'
-    refused(lambda: pipeline.run(Accept.SCHEMA), told)
+    expected = '"flight_id" of "Extract", still used in calculated field "Delayed", is gone'
+    refused(lambda: pipeline.run(Accept.SCHEMA), expected)
     assert pipeline.run(Accept.OVERWRITE, Accept.SCHEMA).decision == "publish (overwrite)"
     assert "Delayed" not in pipeline.tds()
     assert len([*(pipeline.folder / "kept").iterdir()]) == 1
@@ -274,20 +276,22 @@ class Dropping(Proxy):
 
 
 def test_a_server_that_drops_what_was_sent(pipeline: Pipeline):
-    """Prevents: a caption that a server leaves out is recorded as published, and nobody is told."""
+    """Prevents: a caption that a server leaves out is recorded as published, without a message."""
     captions(pipeline, delay="Delay")
     report = refresh(pipeline.refresh(around_server=Dropping), Options())
-    told = 'caption of delay (none instead of "Delay")'
-    assert told in str(report.warnings)
+    expected = 'caption of delay (none instead of "Delay")'
+    assert expected in str(report.warnings)
 
 
 @pytest.mark.slow
 def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: where packages are refused, nobody knows why one was sent, or what to do."""
+    """Prevents: where packages are refused, no message says why one was sent, or what to do."""
     pipeline = new_pipeline(on={"packages": False})
     captions(pipeline, delay="Delay")
-    told = r"not supported.* \(metadata: caption of delay\)\. If this is the cause: remove it from"
-    with pytest.raises(RefusedError, match=told):
+    expected = (
+        r"not supported.* \(metadata: caption of delay\)\. If this is the cause: remove it from"
+    )
+    with pytest.raises(RefusedError, match=expected):
         pipeline.run()
     captions(pipeline)
     assert_at_rest(pipeline)
@@ -420,6 +424,6 @@ def test_comments_of_a_model_are_descriptions(pipeline: Pipeline):
     snapshot(pipeline.folder / "snapshots", flights(9), comments=comments)
     pipeline.policy(ReplaceAll(), fields=(FieldMetadata("carrier", description="The airline."),))
     pipeline.run()
-    told = re.findall("<run>(.+?)</run>", pipeline.tds())
-    assert sorted(told) == ["Minutes late.", "The airline."]
+    expected = re.findall("<run>(.+?)</run>", pipeline.tds())
+    assert sorted(expected) == ["Minutes late.", "The airline."]
     assert_at_rest(pipeline)

@@ -73,7 +73,7 @@ BEYOND = [
 @pytest.mark.slow
 def test_rows_from_the_last_value_on_are_shipped(pipeline: Pipeline):
     """Prevents: a row that came late to the last value is never published, or comes twice; rows
-    that changed before the cursor stay as they were, and nobody is told."""
+    that changed before the cursor stay as they were, without a message."""
     publish(pipeline, FIVE, FROM_ID)
     for rows, expected in APPENDS:
         assert ships(pipeline, remarks(rows)) == (expected and RowCounts(*expected)), rows
@@ -180,7 +180,7 @@ def test_rows_that_nothing_identifies(pipeline: Pipeline):
 def test_policy_that_comes_after_unfit_rows(
     pipeline: Pipeline, policy: Policy, rows: list[tuple], phrases: tuple[str, ...]
 ):
-    """Prevents: a key that nobody looked at passes until the rows change, or the rows that were
+    """Prevents: an unchecked key passes until the rows change, or the rows that were
     published without one stay for ever."""
     publish(pipeline, rows, ReplaceAll())
     pipeline.policy(policy)

@@ -180,10 +180,10 @@ def test_a_refresh_without_enough_memory_for_keys(pipeline: Pipeline, is_publish
         pipeline.model("flights", _words(10))
         pipeline.run()
     pipeline.model("flights", _words(50_000))
-    told = "The rows need more than hyperd's memory of 33.55 MB; raise HYPER_MEMORY_LIMIT"
+    expected = "The rows need more than hyperd's memory of 33.55 MB; raise HYPER_MEMORY_LIMIT"
     with Hyperd(memory=32 * MB, telemetry=False) as hyper:
         around = {"hyper": lambda: hyper}
-        refused(lambda: pipeline.run(around=around), told, error=RefreshError)
+        refused(lambda: pipeline.run(around=around), expected, error=RefreshError)
 
 
 def _words(number: int) -> pa.Table:
@@ -266,7 +266,7 @@ write_snapshot(frame, SnapshotStore(Path(sys.argv[1])), asset_key="flights", run
 @pytest.mark.long
 def test_files_on_the_disks_of_workers(tmp_path: Path):
     """Prevents: rows that workers wrote to their own disks are missing from a green run."""
-    # The second of them is beside those of the workers, and empty to them.
+    # The second of them is next to those of the workers, and empty to them.
     conf, lost = tmp_path / "conf", tmp_path / "cluster" / "lost"
     for folder in (conf, lost):
         folder.mkdir(parents=True)

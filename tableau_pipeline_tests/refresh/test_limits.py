@@ -151,7 +151,7 @@ def test_damaged_rows_cannot_be_counted(pipeline: Pipeline, policy: Policy):
 
 
 def test_who_accepted_what(pipeline: Pipeline):
-    """Prevents: nobody can tell later who let a shrunken table through; or it is said of each
+    """Prevents: no record shows who let a shrunken table through; or it is said of each
     refresh after that, too."""
     published(pipeline, guard=Guard())
     pipeline.model("flights", flights(2))
@@ -200,7 +200,7 @@ def _published_again(pipeline: Pipeline) -> None:
 def test_a_plan_is_carried_out_as_it_was_saved(
     pipeline: Pipeline, tmp_path: Path, change: Callable[[Pipeline], None]
 ):
-    """Prevents: what runs is not what was seen; newer rows slip in that nobody has looked at."""
+    """Prevents: what runs is not what was seen; newer rows slip in that no user has looked at."""
     published(pipeline)
     change(pipeline)
     plan, path = saved(pipeline), tmp_path / "plan.json"
@@ -373,7 +373,7 @@ BEYOND = {
 @pytest.mark.few_variants(2)
 @pytest.mark.parametrize("event", BEYOND.values(), ids=BEYOND)
 def test_beyond_an_approval(pipeline: Pipeline, event: tuple[Callable, str]):
-    """Prevents: what nobody has said yes to is published under somebody's name."""
+    """Prevents: what no user has approved is published under a user's name."""
     happens, said = event
     published(pipeline)
     _updated(pipeline)

@@ -105,9 +105,9 @@ def test_second_deployment(pipeline: Pipeline, *, whole_deployment: bool):
     other.model("flights", flights())
     left_alone(other, luid, refusal=r"another deployment .* accept: \[takeover\]")
     other.declare(project=f"Shop {luid}", create_project=True)
-    told = other.decide()
+    message = other.decide()
     for part in ("refused: ", "another deployment", "accept: [takeover]", "`key`", luid):
-        assert part in told
+        assert part in message
     left_alone(other, luid, refusal="another deployment")
     assert isinstance(pipeline.run().plan, NoChange)
     other_users.adds_a_calculated_field(pipeline)
@@ -189,9 +189,9 @@ def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
     pipeline.declare(name=f"{old} better")
     pipeline.model("flights", flights(9))
     hers = other_users.publishes(pipeline, flights(3))
-    told = pipeline.decide()
+    message = pipeline.decide()
     for part in ("refused: ", f'"{old}" is to be renamed', f'"{old} better"', '"Default"'):
-        assert part in told
+        assert part in message
     left_alone(pipeline, hers.id, refusal="is to be renamed")
 
 
@@ -323,7 +323,7 @@ def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
 @pytest.mark.slow
 def test_adopted_extract_of_a_database(pipeline: Pipeline):
     """Prevents: the second refresh of what was an extract drops the work that the first kept, or
-    sends an update that no server applies to an extract; nobody knows why its old tasks fail."""
+    sends an update that no server applies to an extract; no message says why its old tasks fail."""
     other_users.publishes(pipeline, flights(5), user=ADMIN)
     other_users.makes_it_an_extract(pipeline)
     pipeline.declare(adopt=True)
@@ -350,7 +350,7 @@ def test_adopted_extract_of_a_database(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_adoption_names_what_it_would_drop(star: Pipeline):
-    """Prevents: work is gone, and nobody was told which."""
+    """Prevents: work is gone, and no message says which."""
     adopting(star, OTHER_SCHEMA)
     before = star.tds()
     with pytest.raises(RefusedError) as caught:
@@ -421,7 +421,7 @@ def test_work_is_kept_in_an_object_store(
 
 @pytest.mark.slow
 def test_column_that_another_user_published_is_not_dropped_unasked(pipeline: Pipeline):
-    """Prevents: a column that somebody added by publishing is gone, and nobody was asked."""
+    """Prevents: a column that somebody added by publishing is gone, without a question."""
     pipeline.run()
     other_users.publishes(pipeline, OTHER_SCHEMA, user=ADMIN)
     before = pipeline.tds()

@@ -187,7 +187,7 @@ def test_model_that_was_not_partitioned(windows: Pipeline):
 
 
 def visits(days: range) -> pa.Table:
-    """One visit on each of the days, told by how long ago they are, and one without a day."""
+    """One visit on each of the days, each named by how long ago it was, and one without a day."""
     today = NOON.date()
     rows = [(-2 - back, today - timedelta(days=back), "a") for back in days]
     return table([*rows, (0, None, "a")], id=pa.int64(), day=pa.date32(), part=pa.string())

@@ -127,7 +127,7 @@ def test_rows_that_a_check_rejected(pipeline: Pipeline):
     assert pipeline.decide(full=True).startswith("publish")
     pipeline.model("flights", flights(9))
     assert pipeline.decide().startswith("refused")
-    # All is told at once.
+    # One refusal names all problems at once.
     pipeline.model("flights", flights(1))
     assert len(pipeline.decide().splitlines()) == 2
     assert "rejected" not in pipeline.decide(Accept.CHECKS)
@@ -310,7 +310,7 @@ def tables(*given: Table, **more: object) -> Declaration:
 
 
 @pytest.mark.parametrize(
-    ("now", "kind", "told"),
+    ("now", "kind", "message"),
     [
         (tables(replace(TABLE, policy=Diff(("k", "day")), guard=Guard(100))), "unchanged", ""),
         (replace(BEFORE, name="All Flights", project="Other"), "move", "renamed from"),
@@ -343,11 +343,11 @@ def tables(*given: Table, **more: object) -> Declaration:
         ),
     ],
 )
-def test_a_changed_declaration_whose_models_have_not_run(now: Declaration, kind: str, told: str):
+def test_a_changed_declaration_whose_models_have_not_run(now: Declaration, kind: str, message: str):
     """Prevents: a review that hears of a refusal only after the merge."""
     found = preview_declared(BEFORE, now)
     assert found.kind == kind
-    assert told in found.reason
+    assert message in found.reason
 
 
 def test_a_declaration_that_no_contract_explains():
@@ -468,12 +468,12 @@ def test_types_by_all_their_names(written: str, name: str):
 
 
 def test_all_differences_are_told_at_once(pipeline: Pipeline):
-    """Prevents: as many runs as mistakes, or a column that nobody promised reaching a dashboard."""
+    """Prevents: as many runs as mistakes, or a column outside the contract reaches a dashboard."""
     columns = (Column("flight_id", "int"), Column("carrier", "string"), Column("gate", "string"))
     pipeline.policy(ReplaceAll(), contract=columns)
-    told = by_check(refused(pipeline.run).refusals)[Check.SCHEMA]
+    message = by_check(refused(pipeline.run).refusals)[Check.SCHEMA]
     for part in ("gate (string) is missing", "flight_id is bigint, not int", "is not in it"):
-        assert part in told
+        assert part in message
     assert pipeline.found() == []
 
 
@@ -549,9 +549,9 @@ def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
     assert pipeline.wrong() == []
     pipeline.model("flights", flights(10))
     damage(newest)
-    told = f'Version 3 of the model "flights" cannot be read: {newest}'
+    message = f'Version 3 of the model "flights" cannot be read: {newest}'
     for stops in (pipeline.run, pipeline.decide, lambda: pipeline.model("flights", flights(10))):
-        refused(stops, told, "Restore the file from a backup", error=DamagedSnapshotError)
+        refused(stops, message, "Restore the file from a backup", error=DamagedSnapshotError)
     newest.unlink()
     pipeline.model("flights", flights(10))
     assert pipeline.run().decision == "update"

@@ -159,7 +159,7 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
 
 
 def test_permissions_are_set_back_when_asked(new_pipeline: NewPipeline):
-    """Prevents: who may see the data is whoever changed it last, whatever is declared."""
+    """Prevents: the last change of permissions decides who sees the data, whatever is declared."""
     pipeline = new_pipeline(permissions=(READ,), metadata=MetadataPolicy("refuse"))
     pipeline.run()
     before, site, luid = said(pipeline), pipeline.eyes, str(item_of(pipeline).id)
@@ -302,7 +302,7 @@ def test_certified_while_equal(new_pipeline: NewPipeline):
 
 
 def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
-    """Prevents: a note of a person beside our certification goes with it, and no warning tells."""
+    """Prevents: a person's note on our certification goes with it, and no warning says so."""
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile())
     pipeline.run()
     certified = {"isCertified": "true", "certificationNote": "Hers"}
@@ -316,7 +316,7 @@ def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
 
 
 def test_refused_by_the_server(new_pipeline: NewPipeline):
-    """Prevents: a user without rights cannot publish at all; or nobody sees what is not so."""
+    """Prevents: a user without rights cannot publish at all; or no message names what differs."""
     pipeline = new_pipeline(user=ANN, tags=("finance",), certify="after_reconcile", reconcile={})
     for decision in ("publish (create)", "no change"):
         report = pipeline.run()

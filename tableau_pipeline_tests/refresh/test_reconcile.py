@@ -58,7 +58,7 @@ def reading(pipeline: Pipeline, write: Callable[[Path], object]) -> Refreshed:
 
 
 def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
-    """Prevents: a broken file passes for one that may not be read, and nobody fixes it."""
+    """Prevents: a broken file passes for one that may not be read, so it stays broken."""
     pipeline.declare(reconcile=DOWNLOAD)
     with pytest.raises(ReconciliationError, match="it cannot be read"):
         reading(pipeline, lambda path: path.write_bytes(b"no archive"))
@@ -104,7 +104,7 @@ def test_the_file_is_read_back_on_the_local_disk(
 
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
-    """Prevents: gigabytes that are downloaded every night, or a pass for what nobody compared."""
+    """Prevents: gigabytes are downloaded every night, or a pass for what no refresh compared."""
     pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by="download"))
     report, again = pipeline.run(), pipeline.run()
     assert "is larger than reconcile: max_mb: 1e-06" in report.reconciliation.skipped

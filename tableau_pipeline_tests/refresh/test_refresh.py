@@ -69,14 +69,14 @@ def test_dry_run_changes_nothing(pipeline: Pipeline, path: str):
     pipeline.policy(Diff(("flight_id",)))
     pipeline.declare(project=path, create_project=True)
     known = projects(pipeline)
-    told = f"{pipeline.name}: dry run, nothing sent; a refresh would be: "
-    assert pipeline.run(dry_run=True).summary.startswith(f"{told}publish (create) in ")
+    prefix = f"{pipeline.name}: dry run, nothing sent; a refresh would be: "
+    assert pipeline.run(dry_run=True).summary.startswith(f"{prefix}publish (create) in ")
     assert (pipeline.found(), pipeline.extract_files(), projects(pipeline)) == ([], [], known)
     assert not (pipeline.folder / "journal").exists()
     pipeline.run()
     before, history = pipeline.found()[0].updated_at, pipeline.journal.history()
     pipeline.model("flights", flights(delay=1))
-    assert pipeline.run(dry_run=True).summary.startswith(f"{told}update")
+    assert pipeline.run(dry_run=True).summary.startswith(f"{prefix}update")
     assert pipeline.extract_files() == []
     assert (pipeline.found()[0].updated_at, pipeline.journal.history()) == (before, history)
     pipeline.model("flights", flights(1))
@@ -100,8 +100,8 @@ def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCapture
     summaries = [star.run().summary]
     star.model("airlines", airlines("AA", "UA", "B6"))
     summaries += [star.run().summary, star.run().summary]
-    for pattern, told in zip(patterns, summaries, strict=True):
-        assert re.fullmatch(f"{star.name}: {pattern}", told)
+    for pattern, summary in zip(patterns, summaries, strict=True):
+        assert re.fullmatch(f"{star.name}: {pattern}", summary)
     assert [line for line in caplog.messages if line.startswith(f"{star.name}: ")] == summaries
 
 

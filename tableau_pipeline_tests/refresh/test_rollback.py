@@ -208,7 +208,7 @@ def test_killed_while_it_goes_back(pipeline: Pipeline, step: str):
 
 @pytest.mark.few_variants(1)
 def test_held_without_a_rollback(pipeline: Pipeline):
-    """Prevents: a refresh that changes what somebody holds; a hold that nobody can end."""
+    """Prevents: a refresh that changes what somebody holds; a hold that cannot be ended."""
     published(pipeline, 5)
     put_hold(pipeline.journal.place, pipeline.journal.key, Hold(by="ann"))
     pipeline.model("flights", flights(9))

@@ -54,7 +54,7 @@ def revisions(pipeline: Pipeline, luid: str) -> int:
 
 @pytest.mark.parametrize("accept", [(), sorted(ALL)], ids=["usual", "all"])
 def test_every_publish_brings_the_filter(pipeline: Pipeline, accept: list[Accept]):
-    """Prevents: everybody sees all rows after a full publish, or between two requests of one."""
+    """Prevents: all users see all rows after a full publish, or between two requests of one."""
     luid = secured(pipeline)
     changes = [
         lambda: pipeline.model("flights", flights(9)),
@@ -78,9 +78,9 @@ def test_a_column_of_the_filter_cannot_go(pipeline: Pipeline):
     luid = secured(pipeline)
     before = revisions(pipeline, luid)
     pipeline.model("flights", flights(9).drop_columns("carrier"))
-    told = "would lose", 'the filter on "Row access"', "as a field that it uses goes"
-    refused(lambda: pipeline.run(*ALL, full=True), *told)
-    refused(lambda: pipeline.run(*Accept), *told)
+    expected = "would lose", 'the filter on "Row access"', "as a field that it uses goes"
+    refused(lambda: pipeline.run(*ALL, full=True), *expected)
+    refused(lambda: pipeline.run(*Accept), *expected)
     assert (filters(pipeline), revisions(pipeline, luid)) == (BOTH, before)
 
 
@@ -96,7 +96,7 @@ def test_work_that_goes_is_saved(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_filter_that_is_gone(pipeline: Pipeline):
-    """Prevents: rows go on to everybody, since nobody notices that the filter was taken away."""
+    """Prevents: all users still see all rows, since no refresh notices that the filter is gone."""
     secured(pipeline)
     pipeline.run()
     other_users.filters_no_rows(pipeline)
@@ -110,7 +110,7 @@ def test_a_filter_that_is_gone(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_what_is_there_is_not_accepted_as_gone(pipeline: Pipeline):
-    """Prevents: a run with `accept: [filter]` forgets a filter that is there, and nobody notices
+    """Prevents: a run with `accept: [filter]` forgets an existing filter, and no refresh notices
     when it is taken away later."""
     secured(pipeline)
     pipeline.run()
@@ -135,7 +135,7 @@ def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_another_of_its_name(pipeline: Pipeline):
-    """Prevents: rows go to everybody in a data source that somebody has published in the place of
+    """Prevents: all users see all rows of a data source that somebody has published in the place of
     the one with the filter, since no record of that one counts any more."""
     luid = secured(pipeline)
     pipeline.run()
@@ -191,7 +191,7 @@ _FILTER = re.compile(rb"<filter .*?</filter>", re.DOTALL)
 
 
 def test_a_filter_that_the_server_does_not_keep(pipeline: Pipeline):
-    """Prevents: a refresh that succeeds, and leaves all rows to everybody; and so do all later
+    """Prevents: a refresh that succeeds, and leaves all rows to all users; and so do all later
     ones, as the metadata are as that publish has left them."""
     secured(pipeline)
     pipeline.model("flights", flights(9))
@@ -267,15 +267,15 @@ def test_every_form_survives(pipeline: Pipeline, form: str):
 
 def test_a_filter_of_other_tables(pipeline: Pipeline, tmp_path: Path):
     """Prevents: rows take the place of a live connection whose filter names other tables, or the
-    refusal asks for fields that nobody has touched."""
+    refusal asks for fields that no user has changed."""
     live = filtered(ROW_FILTERS["a user filter"]).tds.replace("class='hyper'", "class='postgres'")
     (tmp_path / "live.tds").write_text(live, "utf-8")
     project = pipeline.eyes.project(pipeline.declaration.project, create=True)
     item = TSC.DatasourceItem(project, name=pipeline.name)
     pipeline.eyes.tsc.datasources.publish(item, tmp_path / "live.tds", "Overwrite")
     pipeline.declare(adopt=True)
-    told = 'the user filter "Cities of users"', "its tables are Orders", "or another name"
-    refused(lambda: pipeline.run(*Accept, full=True), *told)
+    expected = 'the user filter "Cities of users"', "its tables are Orders", "or another name"
+    refused(lambda: pipeline.run(*Accept, full=True), *expected)
     assert len(filters(pipeline)) == 2
 
 
@@ -290,7 +290,7 @@ def held(pipeline: Pipeline, report: Refreshed) -> bool:
 
 @pytest.mark.slow
 def test_no_rows_before_there_is_a_filter(pipeline: Pipeline):
-    """Prevents: between the first publish and the filter, everybody sees all rows."""
+    """Prevents: between the first publish and the filter, all users see all rows."""
     pipeline.declare(guarded=True)
     first = pipeline.run()
     assert first.decision == "publish (create)"
@@ -310,7 +310,7 @@ def test_no_rows_before_there_is_a_filter(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_rows_that_are_there_need_a_filter(pipeline: Pipeline):
-    """Prevents: `guarded: true` on a data source that everybody can read says nothing; or its
+    """Prevents: `guarded: true` on a data source that all users can read says nothing; or its
     dashboards become empty."""
     pipeline.run()
     pipeline.declare(guarded=True)
@@ -355,9 +355,9 @@ def test_a_rollback_waits_for_the_filter(pipeline: Pipeline):
     assert version
     (table,) = version.tables.values()
     assert table.content.rows == 0
-    told = "guarded: true"
+    expected = "guarded: true"
     to = next(c for c in pipeline.journal.checkpoints() if c.tables["flights"].content.rows)
-    refused(lambda: refresh(pipeline.refresh(), Options(to=to)), told)
+    refused(lambda: refresh(pipeline.refresh(), Options(to=to)), expected)
 
 
 @pytest.mark.slow
@@ -397,7 +397,7 @@ def people(*names: str | None) -> pa.Table:
 
 
 @pytest.mark.parametrize(
-    ("access", "told"),
+    ("access", "expected"),
     [
         (people(), "0 rows, fewer than guard.min_rows (1)"),
         (people("ann", None), "in some rows, the user is NULL or blank"),
@@ -408,10 +408,10 @@ def people(*names: str | None) -> pa.Table:
     ],
     ids=["empty", "NULL", "blank", "strangers", "no column", "numbers"],
 )
-def test_entitlements_that_lock_out(pipeline: Pipeline, access: pa.Table, told: str):
-    """Prevents: a wrong table of entitlements leaves nobody with any row, or NULL with all."""
+def test_entitlements_that_lock_out(pipeline: Pipeline, access: pa.Table, expected: str):
+    """Prevents: a wrong table of entitlements leaves no user any row, or NULL all of them."""
     entitled(pipeline, access)
-    refused(pipeline.run, told)
+    refused(pipeline.run, expected)
     assert pipeline.found() == []
 
 

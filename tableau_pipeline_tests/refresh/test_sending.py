@@ -200,7 +200,7 @@ def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, s
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["update", "job", "outcome"])
 def test_what_a_plan_says_after_a_kill(pipeline: Pipeline, step: str):
-    """Prevents: a plan that has the server not know a job for which nobody asked it."""
+    """Prevents: a plan that says that the server does not know a job, without having asked."""
     changed_rows(pipeline)
     assert killed_before(pipeline, step)
     with session(pipeline.sandbox) as site:
@@ -213,9 +213,9 @@ def test_what_a_plan_says_after_a_kill(pipeline: Pipeline, step: str):
         assert found["site"] == []
         assert "how that ended is not known here" in found["offline"][0]
         return
-    for (told,) in found.values():
-        assert "its update of " in told
-        assert "was cut off before its job was known" in told
+    for (message,) in found.values():
+        assert "its update of " in message
+        assert "was cut off before its job was known" in message
 
 
 SITES: dict[str, dict[str, Any]] = {
@@ -308,12 +308,12 @@ def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before
     before(pipeline)
     parts = ("cancelled", "what it held before", "sends it again")
     with pipeline.sandbox.held_jobs():
-        told = refused(
+        message = refused(
             lambda: pipeline.run(around={"timeouts": IMPATIENT}), *parts, error=RefreshError
         )
     (left,) = pipeline.journal.intents()
     assert left.outcome is Outcome.CANCELLED
-    assert f"job {left.job_id}" in str(told)
+    assert f"job {left.job_id}" in str(message)
     assert "interrupted" not in pipeline.decide()
     pipeline.run()
     assert_at_rest(pipeline)
@@ -410,7 +410,7 @@ def test_another_user_describes_it_meanwhile(new_pipeline: Callable[..., Pipelin
 
 @pytest.mark.slow
 def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: rows of another user below an update of ours, whose time stamp hides theirs, pass
+    """Prevents: rows of another user below our update, whose time stamp hides the user's, pass
     for ours once the publish in full that was to replace them has failed."""
     pipeline = new_pipeline(on={"revisions": False})
     changed_rows(pipeline)

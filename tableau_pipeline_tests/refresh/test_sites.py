@@ -155,7 +155,7 @@ def test_jobs_for_administrators_only(
         report = changes(pipeline, 9)
     assert caplog.text.count("This user may not ask for jobs of the server") == 1
     assert "signing in again" not in caplog.text, "the session is alive"
-    # Until an update was seen to move the time stamp, nobody could tell when one has landed.
+    # Until an update was seen to move the time stamp, it is not known when one has landed.
     assert report.decision == "publish (replace)"
     assert "this user may not ask for jobs" in str(report.plan and report.plan.reason)
     assert_at_rest_with(pipeline, "this user")
@@ -203,7 +203,7 @@ def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
 
 @pytest.mark.slow
 def test_hidden_job_that_never_shows(new_pipeline: New):
-    """Prevents: each run waits for hours where a job fails that nobody may ask for."""
+    """Prevents: each run waits for hours where a job fails that no user may ask for."""
     pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, **WHOLE)
     pipeline.run()
     # As a session of an administrator has left it.
@@ -383,7 +383,7 @@ def test_jobs_listed_in_other_words(new_pipeline: New):
 
 
 def test_words_of_jobs_are_learnt(new_pipeline: New):
-    """Prevents: a job of ours is never told from others' for want of its word."""
+    """Prevents: our job cannot be distinguished from others' for want of its word."""
     pipeline = new_pipeline(on={"job_words": "unknown"})
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
@@ -451,7 +451,7 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
     assert "another user owns it" in str(report.plan and report.plan.reason)
     assert "PATCH" not in str([each.args for each in caplog.records])
     assert_at_rest_with(other, "owner")
-    # The owner changed, and nobody told the pipeline.
+    # The owner changed, and the pipeline does not know.
     other_users.gives(pipeline, "ann")
     pipeline.model("flights", flights(11))
     next_week = datetime.now(UTC) + timedelta(days=8)
@@ -478,7 +478,7 @@ def test_several_tables_in_a_bare_file(new_pipeline: New):
 
 
 def test_name_that_is_taken_meanwhile(pipeline: Pipeline):
-    """Prevents: a job that fails without a reason, where the name was taken, is told as such."""
+    """Prevents: a job that fails because the name was taken is reported without that reason."""
     around = {
         "around_server": lambda server: At(
             server, "publish", lambda: other_users.publishes(pipeline, flights(3))
@@ -492,7 +492,7 @@ def test_name_that_is_taken_meanwhile(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_update_without_an_answer_where_no_jobs_are_listed(new_pipeline: New):
-    """Prevents: whoever may not list jobs waits for hours after each lost answer."""
+    """Prevents: a user who may not list jobs waits for hours after each lost answer."""
     on = {"job_access": "own-jobs", "repeated_request": "conflict"}
     pipeline = new_pipeline(on=on, user=ANN, reconcile=Reconcile())
     pipeline.policy(Diff(("flight_id",)))

@@ -58,7 +58,7 @@ def test_the_message_is_that_of_the_error():
 
 
 def test_where_accept_is_written():
-    """Prevents: a remedy of which nobody knows where it goes."""
+    """Prevents: a remedy that does not say where it goes."""
     refusal = Refusal(SHRUNK, Code.ROWS_LOST, Accept.SHRINK, table="orders")
     failure = failed(RefusedError(refusal), step="shop__orders")
     assert failure.description == SHRUNK

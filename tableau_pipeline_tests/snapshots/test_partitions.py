@@ -374,7 +374,7 @@ def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
 
 
 def test_a_column_with_a_blank(spark: SparkSession, tmp_path: Path):
-    """Prevents: a name that is a column to everybody but SQL, which reads it as an alias."""
+    """Prevents: a name that is a column except in SQL, which reads it as an alias."""
 
     @dg.asset(
         partitions_def=dg.StaticPartitionsDefinition(["a", "b"]),

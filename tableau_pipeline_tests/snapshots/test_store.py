@@ -200,7 +200,7 @@ def test_what_exists_is_never_replaced(storage: Storage):
 
 
 def test_one_of_many_wins(storage: Storage):
-    """Prevents: two writers of which both believe that the number is theirs."""
+    """Prevents: two writers that both believe to have the number."""
     together = Barrier(20)
 
     def put(number: int) -> bool:

@@ -45,7 +45,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of all that is drawn")
     parser.add_argument("--keep-nights", type=int, default=10, help="whose runs are kept")
     parser.add_argument("--folder", type=Path, help="a new folder, which is kept")
-    parser.add_argument("--figures", type=Path, help="a new .json, beside which is an .svg")
+    parser.add_argument("--figures", type=Path, help="a new .json; an .svg is put next to it")
     return parser.parse_args()
 
 

@@ -51,7 +51,7 @@ NO_LIST = dict.fromkeys(
     ),
     "may not list jobs",
 )
-# What nobody can tell who may not ask for jobs.
+# What a user who may not ask for jobs cannot find out.
 NO_JOBS = NO_LIST | {
     "finished-job-is-kept": "may not ask for jobs",
     "listed-at-once": "may not ask for jobs",
@@ -205,7 +205,7 @@ def left(site: TableauSite) -> list[str]:
 
 
 def refreshes(sandbox: Sandbox, folder: Path, user: tuple[str, str], **quirks: Any) -> None:
-    """Refreshes take the right road at once: no job of theirs fails."""
+    """Refreshes take the right road at once: none of their jobs fails."""
     with session(sandbox) as eyes:
 
         def pipeline(name: str, **more: Any) -> Pipeline:
@@ -243,7 +243,7 @@ def test_what_a_trial_finds(tmp_path: Path, name: str):
     the first refresh to find out by a failure."""
     quirks, user, differences = SITES[name]
     with site_of(tmp_path, user, **quirks) as (sandbox, site):
-        # Whoever may not ask for jobs waits so long for those that fail.
+        # A user who may not ask for jobs waits so long for those that fail.
         trial = tried(site, tmp_path, wait=20 if user == ADMIN else 8)
         assert left(site) == []
         refreshes(sandbox, tmp_path, user, **quirks)
@@ -271,7 +271,7 @@ def test_usual_site(tmp_path: Path):
 
 
 def test_project_that_is_not_there(tmp_path: Path):
-    """Prevents: data sources of a trial in a project that nobody has named."""
+    """Prevents: data sources of a trial in a project that the user has not named."""
     with site_of(tmp_path, ADMIN) as (_, site):
         with pytest.raises(RefusedError, match="Nowhere"):
             try_out(
@@ -355,7 +355,7 @@ with signed_in(url, site="", credentials=Password("admin", "admin")) as site:
 def test_nothing_is_left_of_a_trial_that_was_ended(
     tmp_path: Path, end: signal.Signals, steps: Sequence[tuple[str, object]]
 ):
-    """Prevents: data sources that nobody knows of in a project, after a trial was ended."""
+    """Prevents: forgotten data sources in a project, after a trial was ended."""
     with site_of(tmp_path, ADMIN, job_delay=0.05) as (_, site):
         for step, _ in steps:
             command = [sys.executable, "-c", KILLED, site.url, str(tmp_path), step, str(int(end))]
@@ -395,15 +395,15 @@ def test_as_a_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         with session(sandbox) as site:
             site.project("Playground", create=True)
         command = "doctor --trial Playground"
-        told, errors = StringIO(), StringIO()
-        with redirect_stdout(told), redirect_stderr(errors):
+        output, errors = StringIO(), StringIO()
+        with redirect_stdout(output), redirect_stderr(errors):
             assert run(shlex.split(command)) == 0
             assert run(["doctor", "--trial", "Elsewhere"]) == 1
     assert 'There is no project "Elsewhere" that this user may see' in errors.getvalue()
-    shown = [line.rstrip() for line in (errors.getvalue() + told.getvalue()).splitlines()]
+    shown = [line.rstrip() for line in (errors.getvalue() + output.getvalue()).splitlines()]
     documented = documented_transcript(f"tableau-pipeline {command}")
     assert [line for line in documented if line != "..." and line not in shown] == []
-    assert sandbox.token_secret not in told.getvalue() + errors.getvalue()
+    assert sandbox.token_secret not in output.getvalue() + errors.getvalue()
 
 
 def documented_transcript(command: str) -> list[str]:

@@ -19,7 +19,7 @@ from tableau_sandbox_tests.contract.sources import endpoint_of
 from tableau_sandbox_tests.contract.workspace import Workspace
 
 VIEWER: UserSeed = replace(WITHOUT_A_TOKEN, tokens=(("vera", "vera-secret"),))
-# Whoever may sign in to the sandbox, as the environment names them for another server.
+# The users of the sandbox, as the environment names them for another server.
 ENVIRONMENT = {
     "TABLEAU_TOKEN_NAME": Sandbox.token_name,
     "TABLEAU_TOKEN_VALUE": Sandbox.token_secret,

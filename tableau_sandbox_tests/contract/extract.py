@@ -1,4 +1,4 @@
-"""A data source around an extract: of a text file that nobody needs to reach."""
+"""A data source around an extract: of a text file that need not be reachable."""
 
 import zipfile
 from io import BytesIO

@@ -231,7 +231,7 @@ class Session(OtherSession):
 
     @contextmanager
     def other(self, request: str, *, unless_refused: str = "") -> Generator[OtherSession]:
-        """Sign another user in within the block; skip the fact if told why, and it is refused."""
+        """Sign another user in within the block; if that fails, skip the fact if `why` is given."""
         answer = self.call("POST", "auth/signin", request)
         if answer.status == 401 and unless_refused:
             pytest.skip(unless_refused)

@@ -24,7 +24,7 @@ class Source(Enum):
     """Where facts come from: in a few words, and how far that can be trusted.
 
     Tableau states its facts, clients in use rely on them, a client has seen them on a real server,
-    or nobody knows.
+    or it is not known.
     """
 
     REFERENCE = "Tableau's REST API reference", Grade.DOCUMENTED
@@ -46,7 +46,7 @@ class Source(Enum):
     LIVE_TESTS = "other makers' tests against real servers", Grade.SEEN
     LIVE_MESSAGES = "messages of real servers, posted by users", Grade.SEEN
     EMPLOYEES = "public statements of people at Tableau", Grade.SEEN
-    NOBODY = "no public statement: the cautious choice", Grade.ASSUMED
+    UNSTATED = "no public statement: the cautious choice", Grade.ASSUMED
 
 
 def fact(endpoint: str, source: Source, **cases: tuple[object, ...]) -> pytest.MarkDecorator:

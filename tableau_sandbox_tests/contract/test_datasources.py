@@ -79,7 +79,7 @@ def test_tags(workspace: Workspace, *, claim: str, label: str, tags: set[str]):
     assert _add_tag(workspace, workspace.published(), label) == tags
 
 
-@fact(_TAG, Source.NOBODY)
+@fact(_TAG, Source.UNSTATED)
 def test_tags_leave_the_stamp(workspace: Workspace):
     """Adding a tag does not move updatedAt."""
     target = workspace.published()
@@ -137,7 +137,7 @@ def test_download_without_the_extract(workspace: Workspace):
         assert any(name.endswith(".tds") for name in package.namelist())
 
 
-@fact(_CONTENT, Source.NOBODY)
+@fact(_CONTENT, Source.UNSTATED)
 def test_data_without_the_extract(workspace: Workspace):
     """A download without the extract has no data."""
     answer = workspace.send("GET {shared}/content?includeExtract=False").succeeds()
@@ -146,7 +146,7 @@ def test_data_without_the_extract(workspace: Workspace):
 
 
 @pytest.mark.slow
-@fact(_CONTENT, Source.NOBODY)
+@fact(_CONTENT, Source.UNSTATED)
 def test_large_data_without_the_extract(workspace: Workspace):
     """Nor has that of a file above 16 MB."""
     columns = ", ".join(f"RANDOM() AS c{number}" for number in range(24))
@@ -258,7 +258,7 @@ def test_cancelled_update(workspace: Workspace):
 
 
 @pytest.mark.slow
-@fact(_JOB, Source.NOBODY)
+@fact(_JOB, Source.UNSTATED)
 def test_finished_job_is_kept(workspace: Workspace):
     """A job can be asked for after its end."""
     job = _cleared(workspace)
@@ -276,20 +276,20 @@ def _listed(workspace: Workspace, job: Answer) -> dict[str, str]:
     return answer.succeeds().element(path).attrib
 
 
-@fact("GET sites/{site}/jobs", Source.NOBODY)
+@fact("GET sites/{site}/jobs", Source.UNSTATED)
 def test_kind_of_an_update_in_the_list(workspace: Workspace):
     """A listed update is called update_uploaded_file."""
     assert _listed(workspace, _cleared(workspace))["jobType"] == "update_uploaded_file"
 
 
-@fact("GET sites/{site}/jobs", Source.NOBODY)
+@fact("GET sites/{site}/jobs", Source.UNSTATED)
 def test_kind_of_a_publish_in_the_list(workspace: Workspace):
     """A listed publish is called publish_datasource."""
     job = workspace.finished(workspace.publish(query="asJob=true"))
     assert _listed(workspace, job)["jobType"] == "publish_datasource"
 
 
-@fact("GET sites/{site}/jobs", Source.NOBODY)
+@fact("GET sites/{site}/jobs", Source.UNSTATED)
 def test_titles_in_the_list(workspace: Workspace):
     """The title of a listed job is the name of its data source."""
     target, name = workspace.published(), workspace.new_name()
@@ -318,7 +318,7 @@ def _warnings(workspace: Workspace, method: str, target: Published, body: str = 
     return answer
 
 
-@fact(f"GET {_WARNINGS}", Source.NOBODY)
+@fact(f"GET {_WARNINGS}", Source.UNSTATED)
 def test_warnings_of_an_asset_without_one(workspace: Workspace):
     """Asking for warnings where there are none is refused with 404030."""
     _warnings(workspace, "GET", workspace.published()).is_refused("404030")

@@ -398,7 +398,7 @@ def test_default_permissions_of_an_inner_project(workspace: Workspace, creator: 
         assert creator.send(f"GET {target.path}/content").status == status
 
 
-@fact(f"PATCH {_DATASOURCE}/data", Source.NOBODY)
+@fact(f"PATCH {_DATASOURCE}/data", Source.UNSTATED)
 def test_update_of_another_users_data(
     workspace: Workspace, creator: OtherSession, closed: tuple[str, Published]
 ):
@@ -433,7 +433,7 @@ def test_update_by_the_owner(workspace: Workspace, creator: OtherSession):
     workspace.finished(workspace.update(target, [_CLEAR], by=creator))
 
 
-@fact(_PUBLISH, Source.NOBODY)
+@fact(_PUBLISH, Source.UNSTATED)
 def test_upload_of_another_user(workspace: Workspace, creator: OtherSession):
     """Only the user who began an upload can use it: 404015."""
     upload = workspace.upload(rows_file(*ROWS))
@@ -449,9 +449,11 @@ def _elsewhere(session: Session) -> Generator[OtherSession]:
         yield other
 
 
-@fact("GET sites/{site}", Source.NOBODY, another_site=("The record of another site", ""))
+@fact("GET sites/{site}", Source.UNSTATED, another_site=("The record of another site", ""))
 @fact(
-    _DATASOURCES, Source.NOBODY, session_of_another_site=("A path of another site", "/datasources")
+    _DATASOURCES,
+    Source.UNSTATED,
+    session_of_another_site=("A path of another site", "/datasources"),
 )
 def test_path_of_another_site(session: Session, *, what: str, path: str):
     """{what} than the session's is refused with 403004."""

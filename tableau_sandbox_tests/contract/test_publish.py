@@ -109,7 +109,7 @@ def test_replace_keeps_the_model(workspace: Workspace):
     assert _model(workspace, target) == before
 
 
-@fact(_PUBLISH, Source.NOBODY)
+@fact(_PUBLISH, Source.UNSTATED)
 def test_overwrite_keeps_tags(workspace: Workspace):
     """Overwriting keeps the tags."""
     target = workspace.published()
@@ -136,7 +136,7 @@ def test_overwrite_keeps_tags(workspace: Workspace):
 )
 @fact(
     _PUBLISH,
-    Source.NOBODY,
+    Source.UNSTATED,
     replace_of_nothing=("Replacing an unknown name", "replace=true", "404004"),
 )
 def test_refused_query(workspace: Workspace, *, what: str, query: str, codes: str):
@@ -207,13 +207,13 @@ def test_refused_parts(workspace: Workspace, *, what: str, text: str, files: int
 
 
 @fact(_PUBLISH, Source.LIVE_MESSAGES, name_is_taken=("a taken name", str.lower))
-@fact(_PUBLISH, Source.NOBODY, name_is_taken_in_capitals=("a taken name in capitals", str.upper))
+@fact(_PUBLISH, Source.UNSTATED, name_is_taken_in_capitals=("a taken name in capitals", str.upper))
 def test_taken_name(workspace: Workspace, *, what: str, form: Callable[[str], str]):
     """Without a mode, {what} is refused with 403007."""
     workspace.publish(form(workspace.shared.name)).is_refused("403007")
 
 
-@fact(_PUBLISH, Source.NOBODY)
+@fact(_PUBLISH, Source.UNSTATED)
 def test_append_of_other_columns(workspace: Workspace):
     """Appending other columns is refused with 400011."""
     file = rows_file(columns="id INTEGER, other TEXT")
@@ -227,7 +227,7 @@ def test_append_to_several_tables(workspace: Workspace):
     workspace.publish(target.name, related_file(), query="append=true").is_refused("400011")
 
 
-@fact(_PUBLISH, Source.NOBODY)
+@fact(_PUBLISH, Source.UNSTATED)
 def test_longest_name(workspace: Workspace):
     """A name may have 255 characters, and not 256: 400000."""
     name = workspace.new_name()
@@ -247,7 +247,7 @@ def test_names_of_tables_are_kept(workspace: Workspace):
     Source.PUBLISH_GUIDE,
     two_related_tables=("Tables that assumed foreign keys make one tree are accepted", []),
     related_tables_without_integrity=(
-        "Nobody checks whether assumed foreign keys lead to rows that exist",
+        "No server checks whether assumed foreign keys lead to rows that exist",
         [(1,)],
     ),
 )
@@ -456,7 +456,9 @@ def test_append_by_an_upload(workspace: Workspace):
     ),
     publish_an_unknown_upload=("An upload that does not exist", None, "", "404015"),
 )
-@fact(_PUBLISH, Source.NOBODY, publish_an_empty_upload=("An upload of no block", [], "", "400000"))
+@fact(
+    _PUBLISH, Source.UNSTATED, publish_an_empty_upload=("An upload of no block", [], "", "400000")
+)
 def test_refused_upload(
     workspace: Workspace, *, what: str, blocks: list[bytes] | None, query: str, codes: str
 ):

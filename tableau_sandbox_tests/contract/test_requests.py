@@ -224,13 +224,13 @@ def test_project(workspace: Workspace, steps: Steps):
     workspace.converse(*steps)
 
 
-@fact(f"GET {_ONE}", Source.NOBODY)
+@fact(f"GET {_ONE}", Source.UNSTATED)
 def test_hyper_data_are_no_extract(workspace: Workspace):
     """A published .hyper file counts as live, not as an extract."""
     workspace.converse(("GET {shared}", "datasource@hasExtracts=false"))
 
 
-@fact(_ALL, Source.NOBODY)
+@fact(_ALL, Source.UNSTATED)
 def test_unknown_filter_operator(session: Session):
     """A filter with an unknown operator is refused with 400065."""
     for request in (
@@ -241,7 +241,7 @@ def test_unknown_filter_operator(session: Session):
         session.ask("GET", request).is_refused("400065")
 
 
-@fact(_ALL, Source.NOBODY)
+@fact(_ALL, Source.UNSTATED)
 def test_filter_by_no_time(session: Session):
     """A filter by an invalid value is refused with 400065."""
     for clause in ("updatedAt:gt:yesterday", "isCertified:eq:perhaps", "size:eq:small"):
@@ -266,7 +266,7 @@ def test_sorted_list(session: Session):
         assert times == sorted(times, reverse=order == "desc")
 
 
-@fact(_ALL, Source.NOBODY)
+@fact(_ALL, Source.UNSTATED)
 def test_case_of_filters(workspace: Workspace):
     """A filter by name is case-sensitive."""
     request = f"GET datasources?filter=name:eq:{workspace.shared.name.upper()}"
@@ -293,7 +293,7 @@ def test_listed_within_a_minute(workspace: Workspace):
         time.sleep(1)
 
 
-@fact(_ALL, Source.NOBODY)
+@fact(_ALL, Source.UNSTATED)
 def test_listed_at_once(workspace: Workspace):
     """A list has what was just published."""
     assert _listed(workspace, workspace.published())

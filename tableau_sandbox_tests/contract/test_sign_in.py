@@ -15,7 +15,7 @@ _NO_SITE = "no-such-site-for-verify"
 
 @fact(_INFO, Source.TSC)
 def test_server_info_needs_no_session(session: Session):
-    """The versions of the product and of the REST API are told without a session."""
+    """The versions of the product and of the REST API can be read without a session."""
     answer = session.call("GET", "serverInfo", version=OLDEST_VERSION).succeeds()
     assert answer["serverInfo/productVersion"]
     assert re.fullmatch(r"\d+\.\d+", answer["serverInfo/restApiVersion"])

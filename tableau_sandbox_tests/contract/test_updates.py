@@ -29,7 +29,7 @@ def _delete(condition: object = True, **parts: object) -> dict[str, Any]:
 
 
 def _take(kind: str, condition: object = None, **parts: object) -> dict[str, Any]:
-    """An action with a source; whoever names no condition sends none."""
+    """An action with a source; without a condition, it sends none."""
     action = {"action": kind, "target-table": "Extract", "source-table": "Extract", **parts}
     return action if condition is None else action | {"condition": condition}
 
@@ -130,7 +130,7 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
 )
 @fact(
     _UPDATE,
-    Source.NOBODY,
+    Source.UNSTATED,
     case_of_has=("The operator has is case-sensitive", [_has("ON")], None, [*ROWS]),
     null_overwrites=(
         "NULL in the source of an update replaces the value",
@@ -161,7 +161,7 @@ def test_rows_of_a_batch(workspace: Workspace, *, claim: str, batch: Any, payloa
 )
 @fact(
     _UPDATE,
-    Source.NOBODY,
+    Source.UNSTATED,
     source_file_in_an_action=(
         "A source-file in an action has no effect",
         {"source-file": "any.hyper"},
@@ -258,7 +258,7 @@ def test_update_of_a_connection(workspace: Workspace):
     assert workspace.rows(target) == []
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_update_moves_the_stamp(workspace: Workspace):
     """An update moves updatedAt."""
     target = workspace.published()
@@ -268,7 +268,7 @@ def test_update_moves_the_stamp(workspace: Workspace):
     assert workspace.record(target)["datasource@updatedAt"] != before
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_update_makes_no_revision(workspace: Workspace):
     """An update makes no revision."""
     target = workspace.published()
@@ -315,7 +315,7 @@ def test_batches_are_atomic(workspace: Workspace):
 )
 @fact(
     _UPDATE,
-    Source.NOBODY,
+    Source.UNSTATED,
     insert_of_unknown_columns=(
         "An insert fails with a column that the target lacks",
         _take("insert"),
@@ -342,19 +342,19 @@ def test_failure_of_a_batch(workspace: Workspace, *, claim: str, action: Any, co
     _fails(workspace, [action], table_file(columns))
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_update_by_an_ambiguous_source(workspace: Workspace):
     """An update fails if several source rows match one row."""
     _fails(workspace, [_take("update", _BY_ID)], rows_file((1, "a"), (1, "b")))
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_payload_that_is_no_hyper_file(workspace: Workspace):
     """An unreadable payload fails the job."""
     _fails(workspace, [_take("insert")], b"this is no .hyper file")
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_order_of_collated_texts(workspace: Workspace):
     """Collated texts are compared by equality only; otherwise the job fails."""
     file = table_file('id INTEGER, name TEXT COLLATE "en_US"', "(1, 'one')")
@@ -370,7 +370,7 @@ _NO_SOURCE = {"op": "has", "source-col": "name", "const": {"type": "string", "v"
 @fact(_UPDATE, Source.SCHEMA, no_actions=("A batch without an action", None))
 @fact(
     _UPDATE,
-    Source.NOBODY,
+    Source.UNSTATED,
     unknown_action=("An unknown action", _delete(action="merge")),
     delete_without_a_condition=(
         "A delete without a condition",
@@ -398,13 +398,13 @@ def test_refused_batch(workspace: Workspace, *, what: str, action: dict[str, Any
     workspace.update(workspace.shared, batch, payload).is_refused("400000")
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_insert_without_an_upload(workspace: Workspace):
     """A batch with a source but no upload is refused with 400000."""
     workspace.update(workspace.shared, [_take("insert")]).is_refused("400000")
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_update_without_a_request_id(workspace: Workspace):
     """An update without a RequestID is refused with 400000."""
     batch = '{"actions":[{"action":"delete","target-table":"NoSuchTable","condition":true}]}'
@@ -413,7 +413,7 @@ def test_update_without_a_request_id(workspace: Workspace):
     workspace.ask("PATCH", path, batch, headers=headers).is_refused("400000")
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_update_of_an_unknown_datasource(session: Session):
     """An update of an unknown data source is refused with 404004."""
     session.needs_version("3.12")
@@ -423,7 +423,7 @@ def test_update_of_an_unknown_datasource(session: Session):
     session.ask("PATCH", path, batch, headers=headers).is_refused("404004")
 
 
-@fact(_CONNECTION, Source.NOBODY)
+@fact(_CONNECTION, Source.UNSTATED)
 def test_update_of_an_unknown_connection(workspace: Workspace):
     """An unknown connection is refused with 404020."""
     batch = [_delete(**{"target-table": "NoSuchTable"})]
@@ -465,7 +465,7 @@ def test_second_update(workspace: Workspace):
     second.is_refused("409094")
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_repeated_request_while_its_job_waits(workspace: Workspace):
     """A known RequestID whose job is queued is answered with this job, not with 409094."""
     first, second = _while_busy(workspace, *[secrets.token_hex(16)] * 2)
@@ -493,14 +493,14 @@ def test_repeated_request_changes_nothing(workspace: Workspace):
         assert workspace.rows(target) == [*ROWS, _TWO]
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_repeated_request_is_answered_alike(workspace: Workspace):
     """A known RequestID is answered with the job of the first request."""
     first, second, _ = _twice(workspace, [_delete()], [_delete()])
     assert second.succeeds(202)["job@id"] == first["job@id"]
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_repeated_request_after_a_failure(workspace: Workspace):
     """A known RequestID is ignored even if its first request failed."""
     wrong = _delete(**{"target-table": "NoSuchTable"})
@@ -509,7 +509,7 @@ def test_repeated_request_after_a_failure(workspace: Workspace):
     assert workspace.rows(target) == [*ROWS]
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_repeated_request_for_another_target(workspace: Workspace):
     """A known RequestID is ignored for other data sources, too."""
     first, second, request_id = workspace.published(), workspace.published(), secrets.token_hex(16)
@@ -518,7 +518,7 @@ def test_repeated_request_for_another_target(workspace: Workspace):
     assert (workspace.rows(first), workspace.rows(second)) == ([], [*ROWS])
 
 
-@fact(_UPDATE, Source.NOBODY)
+@fact(_UPDATE, Source.UNSTATED)
 def test_repeated_request_keeps_its_upload(workspace: Workspace):
     """A request with a known RequestID does not use up its upload."""
     target, request_id = workspace.published(), secrets.token_hex(16)

@@ -51,7 +51,7 @@ def test_service_of_no_json(session: Session):
     assert re.fullmatch(r"[\d-]{10}T[\d:]{8}(\.\d+)?Z", stamp), stamp
 
 
-@fact(_METADATA, Source.NOBODY)
+@fact(_METADATA, Source.UNSTATED)
 def test_service_by_another_verb(session: Session):
     """VizQL Data Service refuses any verb but POST with 405."""
     assert call(session, "read-metadata", _NO_LUID, method="PUT").status == 405
@@ -70,36 +70,36 @@ def test_metadata_of_fields(workspace: Workspace):
         "TIMESTAMP": "DATETIME",
     }
     target = workspace.published(table_file(", ".join(f'"{each}" {each}' for each in types)))
-    told = fields(workspace.session, target.luid)
-    assert {each["fieldName"]: each["dataType"] for each in told} == types
-    assert {each["fieldCaption"] for each in told} == types.keys()
+    listed = fields(workspace.session, target.luid)
+    assert {each["fieldName"]: each["dataType"] for each in listed} == types
+    assert {each["fieldCaption"] for each in listed} == types.keys()
 
 
 @fact(_METADATA, Source.VDS_HELP)
 def test_roles_of_fields(workspace: Workspace):
     """New texts are dimensions that are counted, and new numbers measures that are added up."""
-    told = fields(workspace.session, workspace.shared.luid)
-    if "fieldRole" not in told[0]:
+    listed = fields(workspace.session, workspace.shared.luid)
+    if "fieldRole" not in listed[0]:
         pytest.skip("the server's VizQL Data Service tells no roles")
     assert {
         each["fieldName"]: (each["fieldRole"], each["fieldType"], each["defaultAggregation"])
-        for each in told
+        for each in listed
     } == {"id": ("MEASURE", "CONTINUOUS", "SUM"), "name": ("DIMENSION", "NOMINAL", "COUNT")}
 
 
 @fact(_METADATA, Source.VDS_OPENAPI)
 def test_identifiers_of_tables(workspace: Workspace):
     """The identifier of the table of a field is its name, perhaps its place, and 32 digits."""
-    told = fields(workspace.session, workspace.shared.luid)
-    (table,) = {each["logicalTableId"] for each in told}
+    listed = fields(workspace.session, workspace.shared.luid)
+    (table,) = {each["logicalTableId"] for each in listed}
     assert re.fullmatch(r"Extract( \(Extract\.Extract\))?_[0-9A-Fa-f]{32}", table), table
 
 
 @fact(_METADATA, Source.FILES)
 def test_identifiers_by_desktop(workspace: Workspace):
     """The identifier of a table has the schema in brackets, as Desktop's."""
-    told = fields(workspace.session, workspace.shared.luid)
-    assert told[0]["logicalTableId"].startswith("Extract (Extract.Extract)_")
+    listed = fields(workspace.session, workspace.shared.luid)
+    assert listed[0]["logicalTableId"].startswith("Extract (Extract.Extract)_")
 
 
 def _two_tables(workspace: Workspace) -> Published:
@@ -111,13 +111,13 @@ def _two_tables(workspace: Workspace) -> Published:
 @fact(_METADATA, Source.FILES)
 def test_columns_of_one_name(workspace: Workspace):
     """Of two columns with one name, that of the second table has its table in its caption."""
-    told = {
+    listed = {
         each["fieldCaption"]: re.split(r" \(|_", each["logicalTableId"])[0]
         for each in fields(workspace.session, _two_tables(workspace).luid)
     }
-    (other,) = told.keys() - {"id"}
-    assert other == f"id ({told[other]})"
-    assert set(told.values()) == {"One", "Two"}
+    (other,) = listed.keys() - {"id"}
+    assert other == f"id ({listed[other]})"
+    assert set(listed.values()) == {"One", "Two"}
 
 
 def _counted(workspace: Workspace, target: Published, table: str, **options: bool) -> list[Any]:
@@ -135,7 +135,7 @@ def test_count_of_one_of_two_tables(workspace: Workspace):
     assert [_counted(workspace, target, table) for table in ("One", "Two")] == [[3], [2]]
 
 
-@fact(_QUERY, Source.NOBODY)
+@fact(_QUERY, Source.UNSTATED)
 def test_caption_of_the_only_table(workspace: Workspace):
     """The only logical table has the caption of its table."""
     assert _counted(workspace, workspace.shared, "Extract") == [len(ROWS)]
@@ -149,7 +149,7 @@ def test_count_by_the_identifier_of_a_table(workspace: Workspace):
     assert _counted(workspace, workspace.shared, table, **options) == [len(ROWS)]
 
 
-@fact(_QUERY, Source.NOBODY)
+@fact(_QUERY, Source.UNSTATED)
 def test_count_of_nothing(workspace: Workspace):
     """An aggregate over no rows gives no row."""
     target = workspace.published(rows_file())
@@ -173,7 +173,7 @@ _NUMBERS = "(1)", "(2)", "(2)", "(7)", "(NULL)"
 )
 @fact(
     _QUERY,
-    Source.NOBODY,
+    Source.UNSTATED,
     large_numbers=(
         "Whole numbers beyond 2^53 keep all digits",
         [f"({_LARGE})"],
@@ -188,7 +188,7 @@ def test_aggregates(workspace: Workspace, *, claim: str, rows: Any, functions: A
     assert values(query(workspace.session, target.luid, *asked)) == expected
 
 
-@fact(_QUERY, Source.NOBODY)
+@fact(_QUERY, Source.UNSTATED)
 def test_count_by_a_constant(workspace: Workspace):
     """A sum of ones by ISNULL of a column counts rows."""
     target = workspace.published(rows_file((1, None), (2, None), (3, "one")))

@@ -23,7 +23,7 @@ def xml(body: str) -> Answer:
 
 
 def page(name: str, *items: str, total: int | None = None) -> Answer:
-    """Answers with a page of a list of this name, which has all of its items unless told."""
+    """Answers with a page of a list of this name, which has all of its items unless it is cut."""
     count = len(items) if total is None else total
     pagination = f'<pagination pageNumber="1" pageSize="1000" totalAvailable="{count}"/>'
     return xml(f"{pagination}<{name}>{''.join(items)}</{name}>")
@@ -54,9 +54,9 @@ class Server:
         """Answer such calls; yield the paths and queries that were asked for."""
         asked: list[str] = []
 
-        def told(call: Call) -> None:
+        def respond(call: Call) -> None:
             asked.append(call.path)
             answer(call)
 
-        with self.front.answering(method, pattern, told):
+        with self.front.answering(method, pattern, respond):
             yield asked

@@ -108,13 +108,13 @@ def test_upload(server: Server, tmp_path: Path):
     more = xml('<fileUpload uploadSessionId="7720:4170" fileSize="1"><news/></fileUpload>')
     bodies: list[bytes] = []
 
-    def told(call: Call) -> None:
+    def respond(call: Call) -> None:
         bodies.append(call.body)
         more(call)
 
     with (
         server.saying("POST", "sites/[^/]+/fileUploads", begun),
-        server.saying("PUT", "sites/[^/]+/fileUploads/7720:4170", told),
+        server.saying("PUT", "sites/[^/]+/fileUploads/7720:4170", respond),
     ):
         assert server.site.upload(file) == "7720:4170"
     (body,) = bodies

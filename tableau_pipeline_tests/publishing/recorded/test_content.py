@@ -84,7 +84,7 @@ def test_content_without_a_package(server: Server, tmp_path: Path):
 
 
 def test_content_in_part(server: Server):
-    """Prevents: whoever needs the beginning of a download waits for all of it."""
+    """Prevents: a caller who needs the beginning of a download waits for all of it."""
     answer = raw(package(), Content_Disposition='filename="a.tdsx"')
     with (
         server.saying("GET", CONTENT, answer) as asked,

@@ -69,7 +69,7 @@ def test_data_source_by_its_id(server: Server):
     ],
 )
 def test_data_source_with_little_about_it(server: Server, body: str):
-    """Prevents: a data source is not found because nobody may see who owns it."""
+    """Prevents: a data source is not found because this user may not see who owns it."""
     with server.saying("GET", f"{ITEM}/revisions", NONE), server.saying("GET", ITEM, xml(body)):
         found: Any = server.site.find_by_luid(LUID)
     assert (found.luid, found.name, found.tags, found.description) == (LUID, "Sales", set(), "")
@@ -90,7 +90,7 @@ def test_data_source_without_a_stamp(server: Server, stamp: str):
 
 
 def test_size(server: Server, tmp_path: Path):
-    """Prevents: a data source is not downloaded, or without a limit, as its size is told in lists
+    """Prevents: a data source is not downloaded, or without a limit, as its size is in lists
     of all fields alone."""
     others = IN_FULL.replace(LUID, OTHER).replace('size="3"', 'size="999"')
     package = raw(bytes(9 * 10**6), Content_Disposition="attachment")
@@ -118,7 +118,7 @@ def test_size_that_nothing_tells(server: Server, listed: tuple[str, ...]):
 
 
 def test_data_sources_of_a_project(server: Server):
-    """Prevents: whoever adopts a project downloads what is too large, as no list told its size."""
+    """Prevents: a user who adopts a project downloads too much, as no list had the size."""
     elsewhere = IN_FULL.replace(LUID, OTHER).replace(PROJECT, OTHER)
     with server.saying("GET", SOURCES, page("datasources", elsewhere, IN_FULL)) as asked:
         (found,) = server.site.in_project(PROJECT)
@@ -150,7 +150,7 @@ OLD = REVISION.format(4, 'createdAt="2016-07-28T20:34:56Z" current="true"', PUBL
     ],
 )
 def test_revisions(server: Server, answer: Any, revision: int | None, published: str | None):
-    """Prevents: the publish of another user goes unseen, or its author cannot be told."""
+    """Prevents: the publish of another user goes unseen, or its author is not named."""
     with server.saying("GET", f"{ITEM}/revisions", answer), server.saying("GET", ITEM, xml(BY_ID)):
         found: Any = server.site.find_by_luid(LUID)
     assert found.revision == revision
@@ -158,7 +158,7 @@ def test_revisions(server: Server, answer: Any, revision: int | None, published:
 
 
 def test_a_revision_without_a_number(server: Server):
-    """Prevents: a mistake of ours is reported where the server answers what nobody can read."""
+    """Prevents: an unreadable answer of the server is reported as a mistake of ours."""
     odd = page("revisions", REVISION.format("new", AT.format(6), ""))
     with (
         server.saying("GET", f"{ITEM}/revisions", odd),
@@ -206,12 +206,12 @@ def test_who_may_publish(server: Server):
         project("IT", "3"),
     ]
 
-    def told(call: Any) -> None:
+    def respond(call: Any) -> None:
         # What is not asked for does not come.
         shown = projects if "fields=_all_" in call.path else [project("Sales", "1")]
         page("projects", *shown)(call)
 
-    with server.saying("GET", PROJECTS, told):
+    with server.saying("GET", PROJECTS, respond):
         assert server.site.may_publish() == {"1": True, "2": False, "3": None}
 
 

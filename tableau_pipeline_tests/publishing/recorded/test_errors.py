@@ -135,7 +135,7 @@ def test_what_a_user_lacks(server: Server, said: str, remedy: str):
 def test_download_that_a_user_may_not_have(
     server: Server, tmp_path: Path, code: str, said: str, remedy: str
 ):
-    """Prevents: Overwrite is given to whoever needs Download."""
+    """Prevents: a message names Overwrite to a user who needs Download."""
     with (
         server.saying("GET", f"{ITEM}/content", error(403, code, said)),
         pytest.raises(RefusedError, match=remedy),
@@ -144,7 +144,7 @@ def test_download_that_a_user_may_not_have(
 
 
 def test_conflict_of_an_update(server: Server):
-    """Prevents: whoever updates is told to rename what is in the way of nothing."""
+    """Prevents: a message about an update asks to rename something that is not in the way."""
     with (
         server.saying("PATCH", f"{ITEM}/data", error(409, "409015", "no")),
         pytest.raises(RefusedError) as caught,

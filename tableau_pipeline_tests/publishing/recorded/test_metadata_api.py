@@ -30,7 +30,7 @@ def test_what_it_knows(server: Server):
 
 @pytest.mark.parametrize("status", [400, 403, 404])
 def test_a_site_without_it(server: Server, status: int):
-    """Prevents: a user who looks for a mistake of theirs where the server has no such service."""
+    """Prevents: a user who looks for their own mistake where the server has no such service."""
     with pytest.raises(RefusedError, match=r"lineage: \{datasource: luid\}"):
         asked(server, b"<html>Not found</html>", status=status)
 

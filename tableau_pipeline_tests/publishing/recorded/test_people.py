@@ -91,7 +91,7 @@ def test_name_that_is_listed_twice(server: Server, kind: str, path: str, item: A
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (xml(user(LUID, "ann", None)), ("ann", "Creator")),
         (xml(f'<user id="{LUID}" name="ann" siteRole="ServerAdministrator"><x/></user>'),
@@ -104,10 +104,10 @@ def test_name_that_is_listed_twice(server: Server, kind: str, path: str, item: A
         (error(401, "401000"), (LUID, "")),
     ],
 )  # fmt: skip
-def test_user(server: Server, answer: Any, told: tuple[str, str]):
-    """Prevents: whoever may not ask for users is told that the token signed in elsewhere."""
+def test_user(server: Server, answer: Any, expected: tuple[str, str]):
+    """Prevents: a user who may not ask for users reads that the token signed in elsewhere."""
     with server.saying("GET", f"{USERS}/{LUID}", answer):
-        assert server.site.user(LUID) == told
+        assert server.site.user(LUID) == expected
 
 
 # REST reference, List Personal Access Tokens for user.
@@ -177,7 +177,7 @@ def test_permissions(server: Server, body: str):
 
 @pytest.mark.parametrize("body", ["<permissions/>", f"<permissions>{SOURCE}</permissions>"])
 def test_no_permissions(server: Server, body: str):
-    """Prevents: what nobody may see yet can never be given to anybody."""
+    """Prevents: what no user may see yet can never be given to any user."""
     with server.saying("GET", PERMISSIONS, xml(body)):
         assert properties.permissions(server.site, LUID) == {}
 
@@ -185,11 +185,11 @@ def test_no_permissions(server: Server, body: str):
 def sent_tags(server: Server, *tags: str) -> bytes:
     bodies: list[bytes] = []
 
-    def told(call: Call) -> None:
+    def respond(call: Call) -> None:
         bodies.append(call.body)
         xml('<tags><tag label="a"/></tags>')(call)
 
-    with server.front.answering("PUT", TAGS, told):
+    with server.front.answering("PUT", TAGS, respond):
         server.site.tag(LUID, tags)
     (body,) = bodies
     return body
@@ -215,11 +215,11 @@ def test_tags_that_are_sent(server: Server, tag: str, label: bytes):
 def test_tags_that_are_gone(server: Server):
     """Prevents: a tag that somebody removed a moment ago stops the others from being removed."""
 
-    def told(call: Call) -> None:
+    def respond(call: Call) -> None:
         gone = call.path.endswith("/a%2Fb%20%231")
         (error(404, "404007") if gone else raw(b"", status=204))(call)
 
-    with server.saying("DELETE", f"{TAGS}/.*", told) as asked:
+    with server.saying("DELETE", f"{TAGS}/.*", respond) as asked:
         server.site.untag(LUID, ["a/b #1", "c"])
     assert [each.rpartition("/")[2] for each in asked] == ["a%2Fb%20%231", "c"]
     with (
@@ -245,7 +245,7 @@ LIST = "<dataQualityWarningList>{}</dataQualityWarningList>"
         (xml(LIST.format(WARNING.format("1", "Old") + WARNING.format("2", ""))),
          [("1", "Old"), ("2", "")]),
         (xml(LIST.format('<dataQualityWarning id="1"/>')), [("1", "")]),
-        # Nobody has seen which of these a server answers for an asset without a warning.
+        # It is not known which of these a server answers for an asset without a warning.
         (xml(LIST.format("")), []),
         (error(404, "404030"), []),
     ],
@@ -257,7 +257,7 @@ def test_warnings(server: Server, answer: Any, found: list[tuple[str, str]]):
 
 
 def test_first_warning(server: Server):
-    """Prevents: the first refresh that fails warns nobody."""
+    """Prevents: the first refresh that fails sets no warning."""
     added = xml(WARNING.format("1", "Late (ours)"))
     with (
         server.saying("GET", WARNINGS, error(404, "404030")),
@@ -289,7 +289,7 @@ def test_warnings_that_cannot_be_read(server: Server, code: str):
     ],
 )
 def test_change_that_others_may_make(server: Server, change: Any, code: str, remedy: str):
-    """Prevents: nobody knows who has to do what the pipeline's user may not."""
+    """Prevents: no message says who has to do what the pipeline's user may not."""
     with (
         server.saying("PUT", ITEM, error(403, code, "'x' isn't authorized to update it")),
         pytest.raises(RefusedError, match=remedy),

@@ -82,7 +82,7 @@ WHOLE = f'<?xml version="1.0" encoding="UTF-8"?><tsResponse {SPACE}>{{}}</tsResp
     ids=["plain", "later", "prefix", "mark", "no declaration"],
 )  # fmt: skip
 def test_sign_in(server: Server, sign_in: SignIn, body: bytes):
-    """Prevents: nobody can sign in, as an answer is written in another way."""
+    """Prevents: sign-in fails, as an answer is written in another way."""
     with (
         server.saying("POST", "auth/signin", raw(body)),
         sign_in(url=server.front.url) as site,
@@ -115,7 +115,7 @@ REFUSED = '<error code="401001"><summary>Signin Error</summary><detail>{}</detai
     ],
 )
 def test_refused(server: Server, sign_in: SignIn, answer: Any, kind: type, said: str):
-    """Prevents: whoever cannot sign in does not learn why."""
+    """Prevents: a user who cannot sign in does not learn why."""
     with (
         server.saying("POST", "auth/signin", answer),
         pytest.raises(kind, match=said),
@@ -125,7 +125,7 @@ def test_refused(server: Server, sign_in: SignIn, answer: Any, kind: type, said:
 
 
 def test_site_on_another_pod(server: Server, sign_in: SignIn):
-    """Prevents: secrets follow a redirect of Cloud to another pod, or nobody learns its name."""
+    """Prevents: secrets follow a redirect of Cloud to another pod, or no message gives its name."""
     with (
         server.saying(
             "POST", "auth/signin", hostile.redirect(301, "https://prod-uk-a.example.com")

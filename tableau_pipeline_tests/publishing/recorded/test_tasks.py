@@ -93,7 +93,7 @@ CASES: dict[str, tuple[str, str, str | None, int | None]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_task(server: Server, case: str):
-    """Prevents: one schedule of a kind that nobody knows hides the tasks of all."""
+    """Prevents: one schedule of an unknown kind hides the tasks of all."""
     about, when, cron, ahead = CASES[case]
     (found,) = tasks_of(server, task(about))
     assert found.url.endswith("/tasks/extractRefreshes/1")
@@ -119,7 +119,7 @@ TIMES = schedule("Daily", "23:00:00", about='id="b60b" name="Every night" ' + NE
     ],
 )
 def test_times_of_a_schedule(server: Server, answer: Any, when: str, cron: str | None):
-    """Prevents: tasks cannot be listed by whoever may not see schedules, or each is asked for
+    """Prevents: a user who may not see schedules cannot list tasks, or each is asked for
     again and again."""
     with server.saying("GET", SCHEDULE, answer) as asked:
         found = tasks_of(
@@ -147,8 +147,8 @@ def test_site_without_tasks(server: Server):
 def test_tasks_that_may_not_be_seen(server: Server, status: int, code: str):
     """Prevents: tasks that may not be seen pass for none, and undo what the pipeline publishes."""
 
-    def told(call: Call) -> None:
+    def respond(call: Call) -> None:
         error(status, code)(call)
 
-    with server.saying("GET", TASKS, told):
+    with server.saying("GET", TASKS, respond):
         assert server.site.refresh_tasks() is None

@@ -1,7 +1,7 @@
 """Write Delta and Iceberg tables with Spark itself: `python spark_tables.py FOLDER`.
 
-Runs alone, in an environment with a Spark for which both have a jar. Beside the folders `delta` and
-`iceberg` with the tables, `delta.rows` and `iceberg.rows` have their rows as Spark reads them.
+Runs alone, in an environment with a Spark for which both have a jar. Next to the folders `delta`
+and `iceberg` with the tables, `delta.rows` and `iceberg.rows` have their rows as Spark reads them.
 """
 
 import random

@@ -121,7 +121,7 @@ def test_at_the_root_of_a_bucket(pipeline: Pipeline, store: ObjectServer):
 
 
 def test_vacuumed(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
-    """Prevents: rows that stay published, where nobody can tell any more which they were."""
+    """Prevents: rows that stay published, where it is no longer known which they were."""
     url = f"{store.url}/{tmp_path.name}/orders"
     write_deltalake(url, values_of_all_types(), partition_by=["word"], storage_options=PLAIN)
     follow(pipeline, "delta", url)

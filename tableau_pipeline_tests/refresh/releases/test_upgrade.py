@@ -73,7 +73,7 @@ def test_a_refresh_goes_on(pipeline: Pipeline):
 
 
 def test_agreements_hold(pipeline: Pipeline, store: Path):
-    """Prevents: an approval of yesterday that nobody can use after the nightly upgrade."""
+    """Prevents: an approval of yesterday that is of no use after the nightly upgrade."""
     moved(pipeline)
     key = pipeline.declaration.key
     approval = read_plan_file(store / "approval.json", Approval)[key]

@@ -132,7 +132,7 @@ def wipe(history: Any, refresh: Refresh | None) -> None:
 def restore(history: Any, refresh: Refresh | None, number: int) -> None:
     """An old backup is put in place of the records, unless a request of ours is unfinished.
 
-    Nobody can tell where nothing moves the time stamp of the data source.
+    It is not known where nothing moves the time stamp of the data source.
     """
     journal = history.journals["ours"]
     is_seen = history.scenario.quirks["updates_move_stamp"] != "never"
@@ -154,7 +154,7 @@ def _note_lost_records(history: Any) -> None:
 
 
 def lose_home(history: Any, refresh: Refresh | None) -> None:
-    """Dagster's instance is lost: nobody can be asked for the runs so far."""
+    """Dagster's instance is lost: it cannot be asked for the runs so far."""
     history.note("DAGSTER_HOME is lost")
     history.forget_runs()
 

@@ -1,4 +1,4 @@
-"""Play histories that nobody has played before: their seeds derive from the commit.
+"""Play histories that no run has played before: their seeds derive from the commit.
 
 `python -m tableau_pipeline_tests.refresh.stateful.fresh --minutes 60` plays them on all processors
 and adds what they met to ledger.md.

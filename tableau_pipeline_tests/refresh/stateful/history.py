@@ -95,7 +95,7 @@ class History:
         trace: what happened, in words.
         running: the refreshes that run. Only the last one is active; the others wait for it.
         metadata_unclear: a refresh ended with an unknown outcome, or records were lost, and no
-            publish has replaced the metadata since. Nobody knows who removed declared metadata.
+            publish has replaced the metadata since. It is not known who removed declared metadata.
         edits_unclear: the same, until a publish has dropped what users may have edited: one that
             merges brings it along.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.

@@ -58,11 +58,11 @@ class Step:
         during: events at points of the refresh.
         publisher: who refreshes: a key of `history.PUBLISHERS`.
         after_dry_run: a dry run comes right before it, and must say what it will do.
-        rollback: which version somebody rolls back to before it, counted from the newest; None if
-            nobody does.
-        release: somebody ends a hold before it.
-        agreed: somebody plans before the events, and the refresh is to do just that, or to stay
-            within an approval of it: "plan" or "approval"; None to refresh anew.
+        rollback: the version to which a user rolls back before it, counted from the newest; None
+            for no rollback.
+        release: a user ends a hold before it.
+        agreed: a user plans before the events, and the refresh must do just that, or stay within
+            an approval of it: "plan" or "approval"; None to make a new plan.
         bound: of the approval, in percent of the rows.
     """
 

@@ -32,7 +32,10 @@ REGRESSIONS = {
     23484423: ("50603ef3", "a request for each removed record, as a listing was late"),
     757835992: ("f6897684", "a failed job that is gone, of a data source to be created"),
     352007571: ("3ade7925", "a data source without the tag of a deployment"),
-    673334992: ("748fbef9", "a caption that somebody removed when nobody knew what was published"),
+    673334992: (
+        "748fbef9",
+        "a caption that a user removed while it was unknown what was published",
+    ),
     459592939: ("4658d316", "the rows of a data source that somebody else had published before"),
     366970094: ("0341ff6e", "two publishes, each of which lists are late to show"),
     605153556: ("0b510da5", "metadata that a publish whose job is hidden may not have brought"),
@@ -44,7 +47,7 @@ REGRESSIONS = {
     ),
     667061576: ("178ce34c", "a create in vain, as the name was taken by another declaration"),
     246964168: ("5559f45f", "a removal by a person after a publish whose job is hidden"),
-    88691414: ("90f8dc56", "edits that nobody can tell, after a lost create and a merge"),
+    88691414: ("90f8dc56", "edits that cannot be known, after a lost create and a merge"),
     959598609: ("e5dd38a4", "rows of others that changed unseen after they were counted"),
     446865478: ("205a1b16", "metadata in a publish that missed its data source, renamed meanwhile"),
     374923427: ("96f0ede2", "a late time stamp between a dry run and the refresh after it"),
@@ -159,7 +162,7 @@ def test_safeguards_are_missed(name: str, record_property):
     """Prevents: histories that do not notice when a refresh lacks one of its safeguards."""
     seeds = seeds_of(name)
     failure = first_failure(name, seeds)
-    assert failure, f"nobody misses the {name} within {len(seeds)} histories"
+    assert failure, f"{len(seeds)} histories pass without the {name}"
     seed = failure.case.seed
     record_property("histories", seeds.index(seed) + 1)
     print(f"{name}: missed by the history of seed {seed}: {failure.error}")  # noqa: T201
@@ -171,7 +174,7 @@ def _check_histories(seeds: Sequence[int]) -> None:
         if failure := play(Case.of(seed), tally):
             pytest.fail(str(failure), pytrace=False)
     refused = tally["refused"] / max(tally["refreshes"], 1)
-    told = {name: count for name, count in tally.items() if "refused" in name or "change" in name}
-    print(f"{len(seeds)} histories, {refused:.0%} refused at first: {told}")  # noqa: T201
+    counts = {name: count for name, count in tally.items() if "refused" in name or "change" in name}
+    print(f"{len(seeds)} histories, {refused:.0%} refused at first: {counts}")  # noqa: T201
     # A product that refuses everything must not pass.
     assert len(seeds) < _ENOUGH or refused < _MOST_REFUSED

@@ -22,7 +22,7 @@ class KilledError(BaseException):
 
 
 class CrashPoint:
-    """Ends the process before one of its steps: what it does between two of them, nobody sees.
+    """Ends the process before one of its steps: what it does between two of them is not visible.
 
     Its steps are "claim", "upload", "intent", "publish" or "update", "job", "outcome", "tag",
     "closing" and so on, or "look" for a look at a job.

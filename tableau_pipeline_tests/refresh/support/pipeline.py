@@ -133,7 +133,7 @@ class Pipeline:
         dropped: partitions that models had once, and have no longer.
         folder: of snapshots, extracts and the journal.
         rejected: the checks that rejected the newest rows of a model, by model.
-        user: who refreshes, by name and password; an administrator, unless told otherwise.
+        user: who refreshes, by name and password; by default an administrator.
         sessions: how often a refresh asked for a server.
     """
 

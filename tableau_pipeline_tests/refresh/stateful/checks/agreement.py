@@ -89,7 +89,7 @@ class Agreement:
                 may = approval.kind is Status.PUBLISH or is_repair or not is_whole
                 require(may, f"published in full, and approved was {approval.kind}")
                 made = metadata_changes(outcome.planned.merged)
-                require({*made} <= {*approval.metadata}, f"metadata that nobody approved: {made}")
+                require({*made} <= {*approval.metadata}, f"metadata outside the approval: {made}")
                 self._check_bound(approval, refresh)
         if saved or approval:
             history.met[f"agreed: {type(outcome).__name__}"] += 1
@@ -100,7 +100,7 @@ class Agreement:
             require(not refresh.requests or refresh.users_acted, f"refused too late: {outcome}")
 
     def _check_bound(self, approval: Approval, refresh: Refresh) -> None:
-        """Check that no more rows have changed than approved, if nobody else changed any."""
+        """Check that no more rows have changed than approved, if no other user changed any."""
         if approval.max_change is None or len(refresh.requests) != 1 or refresh.disturbed:
             return
         (request,) = refresh.requests

@@ -68,7 +68,7 @@ class DryRun:
         if publishes and done[0] == "refused" and damaged:
             # A dry run does not read the rows of a file that it does not build.
             return
-        require(self.decision == done, f"a dry run told {self.decision}, but the run did {done}")
+        require(self.decision == done, f"a dry run decided {self.decision}, but the run did {done}")
         # No dry run can preview a second decision.
         if self.preview and isinstance(outcome, Refreshed) and len(refresh.decisions) == 1:
             self._check_rows(self.preview, outcome, fact=refresh.declaration.fact_table)
@@ -93,7 +93,7 @@ class DryRun:
         announced = {text.partition(" becomes ")[0] for text in notes} - _NOT_COMPARED
         # The usual role of a column is the same with and without a declaration.
         announced -= {text for text in announced - changed if text.startswith("role of ")}
-        require(announced == changed, f"`plan` told that {announced} change, but {changed} have")
+        require(announced == changed, f"`plan` said that {announced} change, but {changed} have")
 
     def _check_rows(self, preview: Preview, report: Refreshed, *, fact: str) -> None:
         """Check the announced rows of each table, and the bytes sent."""
@@ -107,7 +107,7 @@ class DryRun:
         # A dry run does not build the file of a full publish to measure it.
         size = preview.size if preview.kind == "publish" else report.sent
         done = [tables, rows, rows[fact], inserted, deleted, size]
-        require(announced == done, f"`plan` told {announced}, but the run did {done}")
+        require(announced == done, f"`plan` announced {announced}, but the run did {done}")
 
 
 def _situation(history: Any) -> tuple[Any, ...] | None:

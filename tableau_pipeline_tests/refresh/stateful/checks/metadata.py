@@ -76,7 +76,7 @@ def check_edits(history: Any, request: Request, before: State, after: State, job
         and (item[0] != "field" or item[2] in rows.get(item[1], [()])[0])
     }
     # An earlier publish may have dropped the item, or another declaration may have set it. Then
-    # nobody knows that a user removed it.
+    # it is not known that a user removed it.
     declared = {}
     if history.metadata_unclear or Accept.TAKEOVER in refresh.options.accept:
         declared = expected_metadata(refresh.declaration, refresh.contents)
@@ -162,7 +162,7 @@ def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
     """
     text, by_users = str((report.warnings, report.problems)), refresh.touched_by_users
     lost = [item for item in refresh.replaced if words(item) not in text and item not in by_users]
-    require(not lost, f"{lost} are replaced, and nobody is told: {text}")
+    require(not lost, f"{lost} are replaced without a message: {text}")
     datasource, requests = history.data_source(), history.requests
     if datasource is None or refresh.wiped != refresh.journal.wiped:
         return

@@ -126,13 +126,13 @@ def _check_stopped(refresh: Refresh, outcome: Outcome) -> None:
     named = isinstance(outcome, RefusedError) and LATER_RELEASE in str(outcome)
     require(named, f"release {LATER_RELEASE} refreshes it, and this is what comes of it: {outcome}")
     changes = refresh.change_count or refresh.record_count
-    require(not changes, "it changes something beside a later release")
+    require(not changes, "it changes something after a later release")
 
 
 def _check_hold(refresh: Refresh, start: Start, outcome: Outcome) -> None:
     """Check that what is held stays as it is, and that a rollback holds what it sends."""
     if isinstance(outcome, HeldError):
-        require(start.held, f"nobody holds it, and this is what comes of it: {outcome}")
+        require(start.held, f"it is not held, and yet the outcome is: {outcome}")
         require(not refresh.change_count, "it is held, and something was changed")
     if refresh.options.rollback is None:
         is_green = isinstance(outcome, Refreshed)

@@ -64,7 +64,7 @@ def check_request(history: Any, request: Request, target: Datasource | None) -> 
     """
     refresh, before = request.refresh, State.of(history, target)
     for other in history.requests.in_flight():
-        require(False, f"it sends beside job {other.job[:4]} of {other.refresh.name}")
+        require(False, f"it sends during job {other.job[:4]} of {other.refresh.name}")
     if target and not _creates(refresh):
         _check_owner(history, refresh, target)
         _check_guards(history, request, before)
