@@ -154,7 +154,7 @@ def _use_data_folder() -> str:
     Returns:
         What a user should know about a new folder; "" if the folder is not new.
     """
-    if root := _project_root():
+    if root := _dagster_project():
         # Dagster is needed only here, to read the variables in the `.env` of the project.
         from tableau_pipeline.command_line.project import prepare
 
@@ -176,20 +176,21 @@ def _use_data_folder() -> str:
     )
 
 
-def _project_root() -> Path | None:
-    """Return the root of the Dagster project with the current folder; None outside a project.
+def _dagster_project() -> Path | None:
+    """Return the root of the Dagster project that the current folder is in; None outside one.
+
+    Unlike `find_project`, this does not import Dagster.
 
     Raises:
         SettingError: a pyproject.toml is damaged.
     """
     for folder in (Path.cwd(), *Path.cwd().parents):
         file = folder / "pyproject.toml"
-        if file.is_file():
-            try:
-                tools = tomllib.loads(file.read_text("utf-8")).get("tool", {})
-            except ValueError as error:
-                # It decides which data folder is used.
-                raise SettingError(f"{file} cannot be read: {error}") from error
-            if "project" in tools.get("dg", {}):
-                return folder
+        try:
+            settings = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
+        except ValueError as error:
+            # It decides which data folder is used.
+            raise SettingError(f"{file} cannot be read: {error}") from error
+        if "project" in settings.get("tool", {}).get("dg", {}):
+            return folder
     return None

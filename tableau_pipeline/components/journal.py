@@ -187,7 +187,7 @@ def setup_of(
         takeover=tableau.takeover,
         link=f"{web.rstrip('/')}/assets/{declaration.key}" if web else None,
         inherited=inherited,
-        digest=declaration.whole_digest(),
+        original_digest=declaration.whole_digest(),
         rejected=rejected,
     )
 

@@ -342,16 +342,24 @@ def declared_values(
         members[hierarchy.name] = [names.path(member, at) for member in hierarchy.fields]
         shown = [names.shown(path) for path in members[hierarchy.name]]
         values["hierarchy", hierarchy.name, "fields"] = json.dumps(shown, ensure_ascii=False)
-    for folder in folders:
-        for member in folder.fields:
-            path = (*names.path(member, ("folders", folder.name)), "folder")
-            if other := values.get(path):
-                problem = f'"{member}" is in the folder "{other}", too: a field has one folder'
-                raise FieldError(("folders", folder.name), problem)
-            values[path] = folder.name
+    _put_into_folders(values, folders, names)
     clean = {path: NO_TEXT.sub("", value).strip() for path, value in values.items()}
     _check_names(clean, columns, published, calculations)
     return _with_folders({path: value for path, value in clean.items() if value}, members)
+
+
+def _put_into_folders(
+    values: dict[FieldPath, str], folders: Sequence[Members], names: "_FieldNames"
+) -> None:
+    """Add the folder of each listed field to `values`."""
+    for folder in folders:
+        at = ("folders", folder.name)
+        for member in folder.fields:
+            path = (*names.path(member, at), "folder")
+            if other := values.get(path):
+                problem = f'"{member}" is in the folder "{other}", too: a field has one folder'
+                raise FieldError(at, problem)
+            values[path] = folder.name
 
 
 def _with_folders(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]) -> Values:

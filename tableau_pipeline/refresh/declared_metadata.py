@@ -5,7 +5,7 @@ are set by requests, once its rows are published. Both are merged from three val
 declared, what we wrote last, and what the server has, which users may have edited.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,6 @@ from tableau_pipeline.core.checkpoint import (
     Checkpoint,
     SavedEdits,
     TableContent,
-    Window,
 )
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
@@ -52,7 +51,7 @@ from tableau_pipeline.outcome import Code, Distrust, Doubt
 from tableau_pipeline.publishing.properties import PropertiesOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Plan, Publish
-from tableau_pipeline.refresh.in_place import changed_since
+from tableau_pipeline.refresh.in_place import InPlace
 
 _NOT_ASKED = "its fields are not asked for"
 
@@ -334,7 +333,7 @@ class DeclaredMetadata:
         *,
         equal: bool | None,
         is_new: bool,
-        late: Collection[Window],
+        in_place: InPlace,
     ) -> "PropertiesSet | None":
         """Set the declared properties of the data source, once its rows are published.
 
@@ -342,7 +341,6 @@ class DeclaredMetadata:
             reached: the checkpoint, whose `written` names the values of fields that were written.
             equal: whether the published rows equal the models; None if they were not compared.
             is_new: whether a file has replaced the metadata since they were read.
-            late: as in `changed_since`.
 
         Returns:
             What was set; None if no properties are or were declared.
@@ -358,9 +356,7 @@ class DeclaredMetadata:
         if changes:
             try:
                 # Look at the result, so that our own changes do not count as drift.
-                remote, distrust = changed_since(
-                    properties.site, remote, began, late=late, changes=changes
-                )
+                remote, distrust = in_place.changed_since(remote, began, changes=changes)
                 failed = {**properties.dropped(remote, target), **failed}
             except RefreshError as error:
                 reason = f"it could not be read after its description was changed: {error}"

@@ -14,7 +14,6 @@ from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.written import NO_VALUES
 from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.refresh.decide import NoChange, Publish, UpdateTables
-from tableau_pipeline.refresh.in_place import change_owner, move, tag
 from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.publish import Publisher
 from tableau_pipeline.refresh.send import Sender, Sent
@@ -63,8 +62,7 @@ class Delivery:
         elif remote is None:
             raise ValueError(f"{plan.decision} needs a data source")
         elif isinstance(plan, NoChange):
-            sender = self.sender
-            tagged, distrust = tag(sender.server, remote, sender.tags, late=sender.late)
+            tagged, distrust = self.sender.in_place.tag(remote, self.sender.tags)
             sent = Sent(target, tagged, None, distrust)
         else:
             sent = self._update(planned, target, remote)
@@ -162,13 +160,7 @@ class Delivery:
         project_id = declared.project_id or self._project_id()
         # A move takes effect at once, so stop an overtaken refresh here, before it moves anything.
         self.sender.claim.check_fence()
-        return move(
-            self.sender.server,
-            remote,
-            name=declared.name,
-            project_id=project_id,
-            late=self.sender.late,
-        )
+        return self.sender.in_place.move(remote, name=declared.name, project_id=project_id)
 
     def _project_id(self) -> str:
         """Return the id of the declared project; create the project if that is declared."""
@@ -222,11 +214,11 @@ class Delivery:
         # A declared owner is set later, with the other declared properties.
         if before is None or self.declaration.owner:
             return sent
-        server, owner = self.sender.server, planned.base.owner or before.owner_id
+        owner = planned.base.owner or before.owner_id
         if sent.remote.owner_id == owner:
             return sent
         try:
-            remote, distrust = change_owner(server, sent.remote, owner, late=self.sender.late)
+            remote, distrust = self.sender.in_place.change_owner(sent.remote, owner)
         except RefreshError as error:
             name = sent.remote.name
             return sent.warned(f'"{name}" is no longer owned by {owner}, its former owner: {error}')

@@ -431,7 +431,11 @@ class _Phases:
         is_new = bool(sent.intent and sent.intent.brings_metadata)
         with phase(self.planner.seconds, "about"):
             properties = planned.metadata.set_properties(
-                sent.reached, sent.remote, equal=equal, is_new=is_new, late=self.sender.late
+                sent.reached,
+                sent.remote,
+                equal=equal,
+                is_new=is_new,
+                in_place=self.sender.in_place,
             )
         for text in properties.problems if properties else ():
             self.setup.log.warning("%s", text)

@@ -39,7 +39,7 @@ from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
 from tableau_pipeline.refresh.effects import Effects, misdirected
-from tableau_pipeline.refresh.in_place import look_up, require_found, tag
+from tableau_pipeline.refresh.in_place import InPlace, look_up, require_found
 from tableau_pipeline.refresh.timing import phase
 
 
@@ -141,6 +141,11 @@ class Sender:
     late: tuple[Window, ...] = ()
     sent: int = 0
     uploaded: list[int] = field(default_factory=list)
+
+    @property
+    def in_place(self) -> InPlace:
+        """Changes the data source in place, knowing which of our time stamps are late now."""
+        return InPlace(self.server, self.late)
 
     @property
     def server(self) -> TableauSite:
@@ -507,7 +512,7 @@ class Sender:
             distrust=intent.distrust or distrust,
             late=self.late,
         )
-        remote, tag_distrust = tag(server, remote, self.tags, late=self.late)
+        remote, tag_distrust = self.in_place.tag(remote, self.tags)
         return Sent(
             target,
             remote,

@@ -38,8 +38,8 @@ class Setup:
         link: the address of the asset in Dagster's web UI; None if that is not known.
         inherited: metadata of the models' columns from other sources; the keys are pairs of a model
             and a column.
-        digest: of everything that is declared, the same in every environment; "" for a declaration
-            without an environment.
+        original_digest: `whole_digest` of the declaration before `in_environment` changed it; "" if
+            it did not.
         samples: whether refusals may show values of rows.
         rejected: returns, for each model, the names of the checks that rejected its newest rows.
             Call it only once the claim is held, because the rows are read only then.
@@ -59,7 +59,7 @@ class Setup:
     takeover: bool = False
     link: str | None = None
     inherited: Inherited = field(default_factory=dict)
-    digest: str = ""
+    original_digest: str = ""
     samples: bool = False
     rejected: Callable[[], Mapping[str, Sequence[str]]] = dict
 
@@ -89,7 +89,7 @@ class Setup:
     @property
     def declaration_digest(self) -> str:
         """The digest of everything that is declared, the same in every environment."""
-        return self.digest or self.declaration.whole_digest()
+        return self.original_digest or self.declaration.whole_digest()
 
 
 def sites_folder(backups: Path | str) -> Path | str:

@@ -405,12 +405,12 @@ def test_mistakes_in_code_of_any_command(morning: World, command: str):
     text = file.read_text("utf-8")
     file.write_text("def broken(:\n", "utf-8")
     try:
-        told = morning.run(*command.split(), "--json")
+        result = morning.run(*command.split(), "--json")
     finally:
         file.write_text(text, "utf-8")
-    assert told.code == (2 if command.split()[0] in ("status", "diff") else 1)
-    assert told.data["error"].startswith("SyntaxError: ")
-    assert "definitions.py" in told.errors
+    assert result.code == (2 if command.split()[0] in ("status", "diff") else 1)
+    assert result.data["error"].startswith("SyntaxError: ")
+    assert "definitions.py" in result.errors
 
 
 @pytest.mark.slow
@@ -492,13 +492,13 @@ def test_a_web_server_that_is_restarted(morning: World, monkeypatch: pytest.Monk
     server = WebServer({"launchRun": {"run": {"runId": "1"}}}, gone, gone, {"runOrError": ended})
     monkeypatch.setattr(requests, "post", server.post)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    told = morning.run("refresh", "arrivals", "--webserver", "http://here", "--json")
-    assert (told.code, told.data["run_id"]) == (0, "1")
+    result = morning.run("refresh", "arrivals", "--webserver", "http://here", "--json")
+    assert (result.code, result.data["run_id"]) == (0, "1")
     server = WebServer({"launchRun": {"run": {"runId": "1"}}}, *[gone] * 9)
     monkeypatch.setattr(requests, "post", server.post)
-    told = morning.run("refresh", "arrivals", "--webserver", "http://here", "--json")
-    assert told.code == 1
-    assert "Run 1 may still go on there" in told.data["error"]
+    result = morning.run("refresh", "arrivals", "--webserver", "http://here", "--json")
+    assert result.code == 1
+    assert "Run 1 may still go on there" in result.data["error"]
 
 
 def test_a_deployment_of_another_release(morning: World, monkeypatch: pytest.MonkeyPatch):
@@ -506,9 +506,9 @@ def test_a_deployment_of_another_release(morning: World, monkeypatch: pytest.Mon
     problem = 'Received unexpected config entry "samples"'
     server = WebServer({"launchRun": {"errors": [{"message": problem}]}})
     monkeypatch.setattr(requests, "post", server.post)
-    told = morning.run("refresh", "arrivals", "--webserver", "http://here")
-    assert told.code == 1
-    assert f"http://here did not start the run: {problem}" in told.errors
+    result = morning.run("refresh", "arrivals", "--webserver", "http://here")
+    assert result.code == 1
+    assert f"http://here did not start the run: {problem}" in result.errors
 
 
 @pytest.mark.long

@@ -161,8 +161,8 @@ def test_refusal_of_a_later_request(pipeline: Pipeline, before: Before, call: st
     with ExitStack() as held:
         if call == "updated_at":
             held.enter_context(pipeline.sandbox.held_jobs())
-        told = refused(lambda: pipeline.run(around=around), "403004", error=RefreshError)
-        assert not isinstance(told, RefusedError)
+        error = refused(lambda: pipeline.run(around=around), "403004", error=RefreshError)
+        assert not isinstance(error, RefusedError)
         assert len(jobs(pipeline)) == sent + 1
     pipeline.run()
     assert len(jobs(pipeline)) == sent + 1

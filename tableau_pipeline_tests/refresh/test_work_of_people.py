@@ -108,8 +108,8 @@ def test_a_database_in_place_of_our_file(new_pipeline: Callable[..., Pipeline], 
     pipeline.run()
     other_users.connects_to_a_database(pipeline)
     pipeline.model("flights", flights(9))
-    told = ("the published data source has no .hyper file", '"Delayed"', "accept: [overwrite]")
-    refused(pipeline.run, *told)
+    texts = ("the published data source has no .hyper file", '"Delayed"', "accept: [overwrite]")
+    refused(pipeline.run, *texts)
     assert pipeline.run(Accept.OVERWRITE).decision == "publish (overwrite)"
     assert pipeline.wrong() == []
     assert [file.suffix for file in (pipeline.folder / "kept").iterdir()] == [".tds"]
