@@ -6,7 +6,6 @@ The columns get the types that Spark would give them.
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,11 @@ from tableau_pipeline.ingest.columns import Columns
 from tableau_pipeline.ingest.json_texts import json_texts
 from tableau_pipeline.ingest.options import Files, check_options
 from tableau_pipeline.ingest.parquet_files import opened, plain_values
-from tableau_pipeline.ingest.values import call_arrow
 from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA
+from tableau_pipeline.objects.old_calendar import is_legacy, old_times, suspects
 
 # Rows that are read and written at once.
 _BATCH = 1 << 16
-# Under these keys, Spark stores its version in a file, and the calendar of times.
-_SPARK_VERSION = b"org.apache.spark.version"
-_LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
-# Before these two moments, the older calendar and the older clocks show other values.
-_GREGORIAN, _STANDARD_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=UTC)
 _NAMES = {
     pa.bool_(): "boolean",
     pa.int8(): "tinyint",
@@ -81,7 +75,7 @@ def parquet_rows(files: Files, targets: Sequence[Path], *, nested: bool) -> Colu
     )
     for path, target in zip(files.paths, targets, strict=True):
         with opened(path) as (file, _):
-            _check_calendar(path, file, merged, files.reader)
+            _check_calendar(path, file, files.reader, nested=nested)
             _write(path, file, merged, target, nested=nested)
     return Columns(columns, {name: text for name, text in comments.items() if text})
 
@@ -172,45 +166,35 @@ def _write(
 
 
 def _check_calendar(
-    path: Path, file: pq.ParquetFile, schema: pa.Schema, reader: Mapping[str, str]
+    path: Path, file: pq.ParquetFile, reader: Mapping[str, str], *, nested: bool
 ) -> None:
     """Refuse old times in files in which Spark has stored them in an older calendar.
 
     Raises:
         FilesError: names the column.
     """
-    footer = file.metadata.metadata or {}
-    for at in range(len(file.schema)):
-        leaf = file.schema.column(at)
-        is_int96 = leaf.physical_type == "INT96"
-        is_old = _is_of_old_calendar(footer, reader, int96=is_int96)
-        if not is_old or "." in leaf.path:
-            continue
-        type_ = schema.field(leaf.path).type
-        if pa.types.is_date(type_):
-            first: date = _GREGORIAN
-        elif pa.types.is_timestamp(type_):
-            first = _STANDARD_TIME if type_.tz else _STANDARD_TIME.replace(tzinfo=None)
-        else:
-            continue
-        limit = pa.scalar(first, type_)
-        for batch in file.iter_batches(_BATCH, columns=[leaf.path]):
-            values = batch.column(0).cast(type_)
-            if call_arrow("any", call_arrow("less", values, limit)).as_py():
-                raise FilesError(
-                    f'{path.name}: column "{leaf.path}" has times before {first:%Y-%m-%d}, and '
-                    "an old release of Spark stored them in an older calendar: write the file "
-                    "again with a newer one",
-                )
+    footer, stored = file.metadata.metadata or {}, file.schema_arrow
+    suspected = {
+        name: leaves
+        for name, leaves in suspects(
+            file.metadata, lambda int96: _is_of_old_calendar(footer, reader, int96=int96)
+        ).items()
+        if nested or not is_nested(stored.field(name).type)
+    }
+    if found := old_times(file, suspected):
+        name, first = found
+        raise FilesError(
+            f'{path.name}: column "{name}" has times before {first:%Y-%m-%d}, and '
+            "an old release of Spark stored them in an older calendar: write the file "
+            "again with a newer one",
+        )
 
 
 def _is_of_old_calendar(
     footer: Mapping[bytes, bytes], reader: Mapping[str, str], *, int96: bool
 ) -> bool:
+    if (known := is_legacy(footer, int96=int96)) is not None:
+        return known
     option = "int96RebaseMode" if int96 else "datetimeRebaseMode"
-    if version := footer.get(_SPARK_VERSION):
-        newest = (3, 1) if int96 else (3, 0)
-        marked = footer.get(_LEGACY_INT96 if int96 else _LEGACY_TIMES) is not None
-        return marked or tuple(map(int, version.decode().split(".")[:2])) < newest
     given = {name.lower(): value for name, value in reader.items()}
     return given.get(option.lower(), "CORRECTED").upper() != "CORRECTED"

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from tableau_pipeline.hyper.parquet import Layout, StoredColumn
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.lake.files import (
     Footer,
+    column_of_old_calendar,
     folder_at,
     footers,
     keep,
@@ -27,12 +29,13 @@ from tableau_pipeline.lake.files import (
     read_bytes,
 )
 from tableau_pipeline.objects.errors import describe_failure
+from tableau_pipeline.objects.kept_rows import LakeFolder
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, is_url
 
 # Types whose names differ: Delta's names are the keys, Spark's names are the values.
 _TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_PHYSICAL_NAME, _FIELD_ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 # Like the stores' own SDKs, accept an endpoint that begins with http://.
 _OPTIONS = {"allow_http": "true"}
 _READABLE_FEATURES = {
@@ -67,7 +70,7 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     if table is None:
         return None
     _check_features(table, path)
-    columns, physical = _columns(table)
+    columns, stored = _columns(table)
     # Avoid pa.table, which would import pandas and so take longer than reading the log.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
     # If the table has no partition columns, the column "partition" is missing, or NULL.
@@ -78,11 +81,13 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
         name_below_table(unquote(action["path"]), path, table=_title(path)) for action in added
     ]
     folder = folder_at(path, copies)
-    file_footers = footers(folder, names, table=_title(path))
+    file_footers = dict(zip(names, footers(folder, names, table=_title(path)), strict=True))
+    _check_field_ids(file_footers, stored, path)
     files = {
-        name: _file(name, footer, columns, physical, action.get("partition") or {})
-        for name, footer, action in zip(names, file_footers, added, strict=True)
+        name: _file(name, footer, columns, stored, action.get("partition") or {})
+        for (name, footer), action in zip(file_footers.items(), added, strict=True)
     }
+    _check_calendar(folder, files.values(), file_footers, path)
     for name, kept in _kept_rows(table, path):
         if name not in files:
             raise LakeError(
@@ -176,8 +181,58 @@ def _is_read_as(before: str, after: str) -> bool:
     return before in _WIDENED.get(after, ())
 
 
-def _columns(table: DeltaTable) -> tuple[list[Column], dict[str, str]]:
-    """Return the columns of a table, and the name that each of them has in the files."""
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Where files have the columns of a table.
+
+    Attributes:
+        names: for each column, its physical name.
+        ids: for each column, its field id, by which alone files are read; None if by their names.
+    """
+
+    names: Mapping[str, str]
+    ids: Mapping[str, int] | None
+
+    def in_file(self, footer: Footer) -> dict[str, str | None]:
+        """Return the name that each column has in a file; None if the file lacks the column."""
+        if self.ids is None:
+            return {
+                column: name if name in footer.columns else None
+                for column, name in self.names.items()
+            }
+        found = {id_: name for name, id_ in footer.columns.items() if id_ is not None}
+        return {column: found.get(id_) for column, id_ in self.ids.items()}
+
+
+def _check_field_ids(files: Mapping[str, Footer], stored: _Stored, path: str) -> None:
+    """Refuse files without field ids, if only these identify the columns."""
+    if stored.ids is None:
+        return
+    for name, footer in files.items():
+        if not any(id_ is not None for id_ in footer.columns.values()):
+            raise LakeError(
+                f"{_title(path)} identifies its columns by field ids (delta.columnMapping.mode is "
+                f"id), and its file {name} names none. Write the table again, or publish it "
+                "through a Spark model"
+            )
+
+
+def _check_calendar(
+    folder: LakeFolder, files: Iterable[DataFile], footers_: Mapping[str, Footer], path: str
+) -> None:
+    """Refuse old times that only Spark reads as they were written."""
+    for file in files:
+        if found := column_of_old_calendar(folder, file, footers_[file.name]):
+            column, first = found
+            raise LakeError(
+                f'{_title(path)}: in its file {file.name}, column "{column.name}" has times before '
+                f"{first:%Y-%m-%d}, and an old release of Spark stored them in an older calendar. "
+                "Write the table again with a newer one, or publish it through a Spark model"
+            )
+
+
+def _columns(table: DeltaTable) -> tuple[list[Column], _Stored]:
+    """Return the columns of a table, and where files have them."""
     fields = table.schema().fields
     # Tableau has no nested types, so only their kind is of interest.
     kinds = [str(field.type.type) for field in fields]
@@ -185,11 +240,14 @@ def _columns(table: DeltaTable) -> tuple[list[Column], dict[str, str]]:
         f"{kind}<...>" if kind in ("array", "map", "struct") else _TYPES.get(kind, kind)
         for kind in kinds
     ]
-    is_mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
-    return [Column(field.name, type_) for field, type_ in zip(fields, types, strict=True)], {
-        field.name: str(field.metadata[_PHYSICAL_NAME]) if is_mapped else field.name
+    mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+    names = {
+        field.name: field.name if mode == "none" else str(field.metadata[_PHYSICAL_NAME])
         for field in fields
     }
+    ids = {field.name: int(field.metadata[_FIELD_ID]) for field in fields} if mode == "id" else None
+    columns = [Column(field.name, type_) for field, type_ in zip(fields, types, strict=True)]
+    return columns, _Stored(names, ids)
 
 
 def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
@@ -241,20 +299,22 @@ def _file(
     name: str,
     footer: Footer,
     columns: list[Column],
-    physical: Mapping[str, str],
+    stored: _Stored,
     partition: Mapping[str, Any],
 ) -> DataFile:
     """Return a file, with the layout of the columns in it.
 
     Args:
-        physical: for each column, its name in the files.
         partition: for the name of each partition column, the column's value in this file.
     """
     # A log may have the logical or the physical names of partition columns.
-    values = {column: partition.get(column, partition.get(physical[column])) for column in physical}
+    values = {
+        name: partition.get(name, partition.get(other)) for name, other in stored.names.items()
+    }
+    here = stored.in_file(footer)
     layout: Layout = tuple(
-        StoredColumn(column, physical[column.name])
-        if physical[column.name] in footer.columns
+        StoredColumn(column, here[column.name])
+        if here[column.name]
         else StoredColumn(column, None, partition_text(values[column.name]))
         for column in columns
     )

@@ -22,6 +22,7 @@ from tableau_pipeline.hyper.parquet import Folder, LocalFolder
 from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.objects.kept_rows import LakeFolder
 from tableau_pipeline.objects.local_files import LocalCopies
+from tableau_pipeline.objects.old_calendar import Suspects, is_legacy, old_times, suspects
 from tableau_pipeline.objects.stores import (
     ObjectFolder,
     bucket_and_key,
@@ -42,11 +43,13 @@ class Footer:
     Attributes:
         size: the size of the file in bytes.
         columns: for the name of each column, its field id; None if it has no field id.
+        old_times: the columns that may hold times of the calendar of old releases of Spark.
     """
 
     rows: int
     size: int
     columns: Mapping[str, int | None]
+    old_times: Suspects
 
 
 def footers(folder: Folder, names: Sequence[str], *, table: str) -> list[Footer]:
@@ -171,7 +174,33 @@ def _footer(uri: str) -> Footer:
     for field in metadata.schema.to_arrow_schema():
         id_ = int((field.metadata or {}).get(_FIELD_ID, -1))
         columns[field.name] = id_ if id_ >= 0 else None
-    return Footer(rows=metadata.num_rows, size=size, columns=columns)
+    keys = metadata.metadata or {}
+    times = suspects(metadata, lambda int96: is_legacy(keys, int96=int96))
+    return Footer(rows=metadata.num_rows, size=size, columns=columns, old_times=times)
+
+
+def column_of_old_calendar(
+    folder: Folder, file: DataFile, footer: Footer
+) -> tuple[Column, date] | None:
+    """Return a column of a file with times of an older calendar, and their end; None if none has.
+
+    Only the values can tell where the footer has no statistics, so a file that an old release of
+    Spark wrote may be read.
+    """
+    read = {stored.name: stored.column for stored in file.layout or () if stored.name}
+    names = tuple(name for name in footer.old_times if name in read)
+    if not names:
+        return None
+    (path,) = folder.paths([file.name])
+    found = _old_times(folder.uri(file.name), path, names)
+    return (read[found[0]], found[1]) if found else None
+
+
+@lru_cache(maxsize=100_000)
+def _old_times(uri: str, path: str, names: tuple[str, ...]) -> tuple[str, date] | None:
+    times = _footer(uri).old_times
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        return old_times(file, {name: times[name] for name in names})
 
 
 # Some writers record the path of a local file as a URL.

@@ -58,6 +58,19 @@ def test_each_type_of_parquet(spark: SparkSession, tmp_path: Path, options: dict
     assert [(column.name, column.type) for column in columns] == expected
 
 
+@pytest.mark.parametrize(
+    "column", [pa.array([DAY]), pa.array([[DAY]]), pa.array([{"a.b": 1, "c": DAY}])]
+)
+@pytest.mark.parametrize("name", ["day", "day.of.order"])
+def test_times_of_an_older_calendar(tmp_path: Path, name: str, column: pa.Array):
+    """Prevents: dates that are some days off, in a nested column or one with a dot in its name."""
+    table = pa.table({"id": [1], name: column})
+    old = table.replace_schema_metadata({"org.apache.spark.version": "2.4.8"})
+    pq.write_table(old, tmp_path / "x.parquet")
+    with pytest.raises(RefusedError, match=f'column "{name}" has times before 1582-10-15'):
+        rows_of(tmp_path / "x.parquet", tmp_path / "rows", nested=True)
+
+
 DECLARED = (
     "id bigint, day date",
     "a BOOLEAN,b byte,c TINYINT,d short,e smallint,f integer,g INT,h long,i float,j real,k double",

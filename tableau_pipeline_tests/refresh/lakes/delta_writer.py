@@ -55,6 +55,7 @@ class DeltaWriter:
         features: what readers must know.
         kinds: where vectors are: in the log, or in files with a relative or an absolute path.
         widened: for each column with a wider type than in its files, its type now.
+        mapped_by: what identifies mapped columns in files: "name" or "id".
     """
 
     format: LakeFormat = "delta"
@@ -73,6 +74,7 @@ class DeltaWriter:
         self.kinds = "iup"
         self.id, self.features = str(uuid4()), _FEATURES
         self.widened: Mapping[str, str] = {}
+        self.mapped_by = "name"
         self._adds: dict[str, dict[str, Any]] = {}
         self._removed: list[str] = []
         self._vectors: dict[str, frozenset[int]] = {}
@@ -195,7 +197,7 @@ class DeltaWriter:
             for number, name in enumerate(SCHEMA.names, 1)
         ]
         mapping = {
-            "delta.columnMapping.mode": "name",
+            "delta.columnMapping.mode": self.mapped_by,
             "delta.columnMapping.maxColumnId": str(len(fields)),
         }
         features = dict.fromkeys(("readerFeatures", "writerFeatures"), self.features)

@@ -1,10 +1,11 @@
 """Tables of lakes of all kinds as models: what is published is the version of the table."""
 
 import json
+import random
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, Phase, given, settings
@@ -26,6 +28,8 @@ from tableau_pipeline.extracts.delta import RowCounts
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.refresh.decide import NoChange, UpdateTables
 from tableau_pipeline.refresh.row_differences import diff
+from tableau_pipeline_tests.refresh.lakes.delta_writer import DeltaWriter
+from tableau_pipeline_tests.refresh.lakes.ledger import SCHEMA
 from tableau_pipeline_tests.refresh.lakes.support import (
     BY_ID,
     follow,
@@ -215,6 +219,72 @@ def test_columns_that_are_mapped(pipeline: Pipeline, catalog: SqlCatalog, tmp_pa
     (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
     accepted(pipeline)
     assert published(pipeline) == in_order(rows)
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_columns_that_field_ids_identify(pipeline: Pipeline, tmp_path: Path, *, has_ids: bool):
+    """Prevents: NULL in place of all values, where files have columns under other names, as those
+    of a converted Iceberg table do."""
+    writer = DeltaWriter(tmp_path / "lake", random.Random(1), is_mapped=True)
+    writer.mapped_by = "id"
+    writer.describe({})
+    row = {"id": 1, "word": "a", "day": date(2024, 2, 29), "at": None, "price": None}
+    writer.add([row])
+    (name,) = writer.ledger.held
+    stored = pq.read_table(writer.location / name)
+    fields = [
+        field.with_name(f"old {at}").with_metadata(
+            {"PARQUET:field_id": str(at)} if has_ids else None
+        )
+        for at, field in enumerate(stored.schema, 1)
+    ]
+    renamed = pa.Table.from_arrays(stored.columns, schema=pa.schema(fields))
+    pq.write_table(renamed, writer.location / name)
+    writer.commit()
+    follow(pipeline, "delta", writer.location)
+    if has_ids:
+        pipeline.run()
+        assert published(pipeline) == in_order(pa.Table.from_pylist([row], SCHEMA))
+    else:
+        refused(pipeline.run, "by field ids", f"its file {name} names none", "a Spark model")
+
+
+OLD, NEW = date(1582, 10, 14), date(1582, 10, 15)
+THEN = datetime(1899, 12, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("version", "values", "is_read"),
+    [
+        ("2.4.8", {"day": OLD, "at": None}, False),
+        ("2.4.8", {"day": NEW, "at": None}, True),
+        ("2.4.8", {"day": None, "at": THEN}, False),
+        ("2.4.8", {"day": None, "at": datetime(1900, 1, 1, tzinfo=UTC)}, True),
+        ("3.0.3", {"day": OLD, "at": None}, True),
+        ("3.0.3", {"day": None, "at": THEN}, False),
+        ("3.5.0", {"day": OLD, "at": THEN}, True),
+        ("", {"day": OLD, "at": THEN}, True),
+    ],
+)
+def test_times_of_an_older_calendar(
+    pipeline: Pipeline, tmp_path: Path, version: str, values: dict[str, Any], *, is_read: bool
+):
+    """Prevents: dates that are some days off, where Spark itself converts them."""
+    row = {"id": 1, "word": "a", "price": None, **values}
+    writer = DeltaWriter(tmp_path / "lake", random.Random(1))
+    writer.add([row])
+    (name,) = writer.ledger.held
+    footer = {"org.apache.spark.version": version} if version else {}
+    stored = pa.Table.from_pylist([row], SCHEMA).replace_schema_metadata(footer)
+    pq.write_table(stored, writer.location / name, use_deprecated_int96_timestamps=True)
+    writer.commit()
+    follow(pipeline, "delta", writer.location)
+    if is_read:
+        pipeline.run()
+        assert published(pipeline) == in_order(pa.Table.from_pylist([row], SCHEMA))
+    else:
+        column = "day" if values["day"] else "at"
+        refused(pipeline.run, f'column "{column}" has times before', "older calendar", name)
 
 
 @pytest.mark.slow

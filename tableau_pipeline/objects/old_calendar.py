@@ -1,0 +1,129 @@
+"""Find times in Parquet files that old releases of Spark stored in an older calendar.
+
+Spark converts such times when it reads them; hyperd and Arrow would show other dates.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+# Under these keys, Spark stores its version in a file, and the calendar of times.
+_SPARK_VERSION = b"org.apache.spark.version"
+_LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
+# Before these two moments, the older calendar and the older clocks show other values.
+_GREGORIAN, _STANDARD_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=UTC)
+# The most rows that are decoded at a time.
+_BATCH = 1 << 16
+
+# For the name of a column, whether each of its leaves may hold times of the older calendar.
+Suspects = Mapping[str, Sequence[bool]]
+
+
+def is_legacy(footer: Mapping[bytes, bytes], *, int96: bool) -> bool | None:
+    """Return whether Spark stored times in the older calendar; None if it did not write the file.
+
+    Args:
+        footer: the metadata in the footer of the file.
+        int96: whether this is about the older kind of time stamps.
+    """
+    version = re.match(r"(\d+)\.(\d+)", footer.get(_SPARK_VERSION, b"").decode(errors="replace"))
+    if version is None:
+        return None
+    is_marked = (_LEGACY_INT96 if int96 else _LEGACY_TIMES) in footer
+    return is_marked or (int(version[1]), int(version[2])) < ((3, 1) if int96 else (3, 0))
+
+
+def suspects(metadata: pq.FileMetaData, is_old: Callable[[bool], bool | None]) -> Suspects:
+    """Return the columns that may hold times of the older calendar, by types and statistics.
+
+    Args:
+        is_old: returns whether the file has the older calendar, given whether time stamps are
+            INT96.
+    """
+    if not (is_old(False) or is_old(True)):
+        return {}
+    found: dict[str, Sequence[bool]] = {}
+    at = 0
+    for field in metadata.schema.to_arrow_schema():
+        types = [*_leaf_types(field.type)]
+        flags = [
+            bool(is_old(_is_int96(metadata, number))) and _may_be_old(metadata, number, type_)
+            for number, type_ in enumerate(types, at)
+        ]
+        at += len(types)
+        if any(flags):
+            found[field.name] = flags
+    return found
+
+
+def old_times(file: pq.ParquetFile, columns: Suspects) -> tuple[str, date] | None:
+    """Return a column with times of the older calendar, and their end; None if there is none.
+
+    Args:
+        file: a file whose INT96 time stamps are read as microseconds.
+    """
+    for name, flags in columns.items():
+        for batch in file.iter_batches(_BATCH, columns=[name]):
+            for is_suspect, values in zip(flags, _leaves(batch.column(name)), strict=True):
+                limit = _limit(values.type) if is_suspect else None
+                if limit is None:
+                    continue
+                is_before = pc.call_function("less", [values, pa.scalar(limit, values.type)])
+                if pc.call_function("any", [is_before]).as_py():
+                    return name, limit
+    return None
+
+
+def _limit(type_: pa.DataType) -> date | None:
+    """Return the first moment that both calendars show alike; None if the type has no days."""
+    if pa.types.is_date(type_):
+        return _GREGORIAN
+    if pa.types.is_timestamp(type_):
+        return _STANDARD_TIME if type_.tz else _STANDARD_TIME.replace(tzinfo=None)
+    return None
+
+
+def _is_int96(metadata: pq.FileMetaData, leaf: int) -> bool:
+    return metadata.schema.column(leaf).physical_type == "INT96"
+
+
+def _may_be_old(metadata: pq.FileMetaData, leaf: int, type_: pa.DataType) -> bool:
+    """Whether the statistics of a leaf leave open that it has times before the limit."""
+    if (limit := _limit(type_)) is None:
+        return False
+    if _is_int96(metadata, leaf):
+        # Their statistics have another order.
+        return True
+    first = pa.scalar(limit, type_).value
+    for group in range(metadata.num_row_groups):
+        known = metadata.row_group(group).column(leaf).statistics
+        if known is None or not known.has_min_max or known.min_raw < first:
+            return True
+    return False
+
+
+def _leaf_types(type_: pa.DataType) -> Iterator[pa.DataType]:
+    """Yield the types of the leaves of a type, in the order of Parquet."""
+    if not pa.types.is_nested(type_):
+        yield type_
+        return
+    for number in range(type_.num_fields):
+        yield from _leaf_types(type_.field(number).type)
+
+
+def _leaves(values: pa.Array) -> Iterator[pa.Array]:
+    """Yield the values of each leaf, in the same order."""
+    if isinstance(values, pa.StructArray):
+        for part in values.flatten():
+            yield from _leaves(part)
+    elif isinstance(values, pa.MapArray):
+        yield from _leaves(values.keys)
+        yield from _leaves(values.items)
+    elif pa.types.is_nested(values.type):
+        yield from _leaves(values.flatten())
+    else:
+        yield values
