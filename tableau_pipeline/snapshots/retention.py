@@ -22,7 +22,9 @@ def is_first(store: SnapshotStore, run_id: str) -> bool:
     Only one of the steps of a run, on any host, can create the key of the run. So the steps
     need neither a lock nor a shared table, and a killed step leaves nothing behind but a key.
     """
-    return store.storage.put(f"{_RUN_KEYS}{quote(run_id, safe='')}", b"")
+    # Each call has a content of its own: an object store takes equal content for a repetition of
+    # the same call, whose answer was lost.
+    return store.storage.put(f"{_RUN_KEYS}{quote(run_id, safe='')}", uuid4().bytes)
 
 
 @dataclass(frozen=True, slots=True)

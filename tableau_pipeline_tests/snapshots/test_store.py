@@ -414,6 +414,12 @@ def test_one_listing_is_enough(tmp_path: Path):
     assert counting.calls == {"put": 1, "list": 1, "read": 15 + 2 * 5, "delete": 1}
 
 
+def test_the_first_step_of_a_run(storage: Storage):
+    """Prevents: in an object store, each step of a run counts as its first."""
+    store = SnapshotStore(storage)
+    assert [is_first(store, run) for run in ("one", "one", "two")] == [True, False, True]
+
+
 def test_only_the_first_step_of_a_run_collects(store: SnapshotStore):
     """Prevents: a listing of all snapshots after each data source of a run of many."""
     runs = ["one", "two", "one", "one"]
