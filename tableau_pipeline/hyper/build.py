@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,9 @@ def atomic_path(path: Path) -> Generator[Path]:
     unfinished.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield unfinished
+        # A file that only some users may read must stay so.
+        with suppress(FileNotFoundError):
+            shutil.copymode(path, unfinished)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -93,7 +93,7 @@ class HyperFile:
 
     Methods that take data raise an UnsupportedArrowTypeError, which names the column and its type.
     They raise a HyperFileError if the table lacks a column of the data, if the data lacks a column
-    of the key, or if the data repeats a key.
+    of the key, or if the data repeats a key; and if a column cannot hold a value without a change.
 
     Attributes:
         connection: the open connection, for SQL that no method covers.
@@ -155,6 +155,7 @@ class HyperFile:
         """Append rows; return their number. Columns that `data` lacks become NULL."""
         with scanned(data) as scan:
             self._check(table, scan)
+            self._check_values(table, scan)
             return self._insert(table, scan)
 
     def update(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
@@ -164,12 +165,14 @@ class HyperFile:
         """
         with scanned(data) as scan:
             self._check(table, scan, key=key)
+            self._check_values(table, scan, besides=key)
             return self._update(table, scan, key)
 
     def upsert(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
         """Update rows whose key exists, insert the other rows; return how many were written."""
         with scanned(data) as scan:
             self._check(table, scan, key=key)
+            self._check_values(table, scan)
             exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_matches(key)})"  # noqa: S608
             # Use a transaction: if the insert fails and the caller catches the error, the update
             # must not remain.
@@ -213,6 +216,8 @@ class HyperFile:
     def _check(self, table: TableName, scan: Scan, *, key: Sequence[str] = ()) -> None:
         """Refuse data whose columns do not fit the table, or that repeats a key."""
         columns = self.columns(table)
+        if not scan.types:
+            raise HyperFileError(f"{table}: the data has no columns")
         if unknown := [name for name in scan.types if name not in columns]:
             raise HyperFileError(
                 f"{table} has no column {', '.join(unknown)}; it has {', '.join(columns)}"
@@ -224,13 +229,58 @@ class HyperFile:
         if not key:
             return
         # Refuse repeated keys: hyperd would use an arbitrary one of the rows that share a key.
+        # Texts that differ may be equal in the collation of the table.
+        compared = ", ".join(
+            escape_name(name) + "".join(columns[name].partition(" COLLATE ")[1:])
+            if scan.types[name] == "TEXT"
+            else escape_name(name)
+            for name in key
+        )
         repeated = self.connection.execute_list_query(
-            f"SELECT {names(key)} FROM {scan.relation} source GROUP BY {names(key)} "  # noqa: S608
+            f"SELECT {compared} FROM {scan.relation} source GROUP BY {compared} "  # noqa: S608
             "HAVING COUNT(*) > 1 LIMIT 1"
         )
         if repeated:
             values = ", ".join(map(str, repeated[0]))
             raise HyperFileError(f"{table}: the key ({values}) is repeated in the data")
+
+    def _check_values(self, table: TableName, scan: Scan, *, besides: Sequence[str] = ()) -> None:
+        """Refuse values that hyperd would round, or cut off, for the column of the table."""
+        columns = self.columns(table)
+        for name, type_ in scan.types.items():
+            target = columns[name]
+            if name in besides or type_ == target or not _may_change(type_, target):
+                continue
+            value = escape_name(name)
+            # A large number may be beyond its own type after it was rounded.
+            back = "NUMERIC(38,0)" if type_ == "BIGINT" else type_
+            found = self.connection.execute_list_query(
+                f"SELECT {value} FROM {scan.relation} source "  # noqa: S608
+                f"WHERE CAST(CAST({value} AS {target}) AS {back}) IS DISTINCT FROM {value} LIMIT 1"
+            )
+            if found:
+                raise HyperFileError(
+                    f'{table}: the column "{name}" is {target}, which cannot hold {found[0][0]} '
+                    f"({type_}) without a change: cast the data, or give the table another type"
+                )
+
+
+# For the kind of each type, the kinds of types to which hyperd casts its values by rounding them or
+# by cutting off a part. From 64-bit floats to 32 bits, rounding is what the type is for.
+_WHOLE = ("SMALLINT", "INTEGER", "BIGINT")
+_ROUNDED = {
+    "INTEGER": ("REAL",),
+    "BIGINT": ("REAL", "DOUBLE PRECISION"),
+    "DOUBLE PRECISION": (*_WHOLE, "NUMERIC"),
+    "NUMERIC": (*_WHOLE, "NUMERIC", "REAL", "DOUBLE PRECISION"),
+    "TIMESTAMP": ("DATE",),
+    "TIMESTAMPTZ": ("DATE",),
+}
+
+
+def _may_change(type_: str, target: str) -> bool:
+    """Whether a cast from an SQL type to another one may change a value without an error."""
+    return target.partition("(")[0] in _ROUNDED.get(type_.partition("(")[0], ())
 
 
 def _matches(key: Sequence[str]) -> str:
@@ -256,7 +306,8 @@ def open_hyper(
     """Open a `.hyper` file to read ("r"), to change ("a"), or to create or replace ("w").
 
     Changes are made to a copy, which replaces the file when the block succeeds. Readers see all
-    changes or none, and after an error the file is unchanged.
+    changes or none, and after an error the file is unchanged. A replaced file keeps its
+    permissions, and a link its target.
 
     Args:
         version: the format version of a new file.
@@ -271,6 +322,7 @@ def open_hyper(
         with _connect(hyper, path) as connection:
             yield HyperFile(connection)
         return
+    path = path.resolve()
     with _exclusive(path):
         if mode == "w":
             with new_file(hyper, path, version=version) as connection:

@@ -1,9 +1,11 @@
+import stat
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -148,6 +150,42 @@ def test_columns_go_by_name(file: HyperFile) -> None:
     for change in (file.insert, file.delete):
         with pytest.raises(HyperFileError, match="has no column c, d; it has a, b"):
             change(TABLE, pa.table({"c": [1], "b": ["x"], "d": [1]}))
+        with pytest.raises(HyperFileError, match="the data has no columns"):
+            change(TABLE, pa.table({}))
+
+
+PRICE = Decimal("1.25")
+
+
+@pytest.mark.parametrize(
+    ("kept", "fits", "changes"),
+    [
+        (pa.array([1], pa.int16()), pa.array([2.0, None]), pa.array([2.5])),
+        (pa.array([1]), pa.array([Decimal("2.0")]), pa.array([PRICE])),
+        (pa.array([PRICE]), pa.array([0.1]), pa.array([0.125])),
+        (pa.array([PRICE]), pa.array([Decimal("0.100")]), pa.array([Decimal("0.125")])),
+        (pa.array([0.5]), pa.array([2**53]), pa.array([2**53 + 1])),
+        (pa.array([0.5]), pa.array([-(2**63)]), pa.array([2**63 - 1])),
+        (pa.array([0.5]), pa.array([PRICE]), pa.array([Decimal(2**53 + 1)])),
+        (pa.array([date(1, 1, 1)]), pa.array([datetime(1, 1, 1)]), pa.array([datetime.max])),
+    ],
+    ids=str,
+)
+def test_values_that_do_not_fit(
+    file: HyperFile, kept: pa.Array, fits: pa.Array, changes: pa.Array
+) -> None:
+    """Prevents: numbers that are rounded, and times that are cut off, in silence."""
+    file.create(TABLE, pa.table({"id": [1], "v": kept[:1]}))
+    for change in (
+        file.insert,
+        lambda table, data: file.update(table, data, key=["id"]),
+        lambda table, data: file.upsert(table, data, key=["id"]),
+    ):
+        change(TABLE, pa.table({"id": range(len(fits)), "v": fits}))
+        before = rows(file)
+        with pytest.raises(HyperFileError, match=r'the column "v" is .*, which cannot hold'):
+            change(TABLE, pa.table({"id": [1], "v": changes}))
+        assert rows(file) == before
 
 
 @pytest.mark.parametrize("method", ["update", "upsert"])
@@ -162,6 +200,19 @@ def test_keys(file: HyperFile, method: str) -> None:
     with pytest.raises(HyperFileError, match="nothing to set"):
         change(TABLE, pa.table({"a": [1]}), key=["a"])
     assert rows(file) == [(1, "x")]
+
+
+@pytest.mark.parametrize("method", ["update", "upsert"])
+def test_keys_that_a_collation_takes_for_equal(file: HyperFile, method: str) -> None:
+    """Prevents: a change of some row or other, or two rows of one key, in files of Tableau."""
+    file.execute('CREATE SCHEMA IF NOT EXISTS "Extract"')
+    file.execute(f'CREATE TABLE {TABLE} ("a" TEXT COLLATE "en_US_CI", "b" BIGINT)')
+    file.insert(TABLE, pa.table({"a": ["x"], "b": [0]}))
+    change = getattr(file, method)
+    with pytest.raises(HyperFileError, match=r"the key \([xX]\) is repeated in the data"):
+        change(TABLE, pa.table({"a": ["x", "X"], "b": [1, 2]}), key=["a"])
+    change(TABLE, pa.table({"a": ["X"], "b": [1]}), key=["a"])
+    assert rows(file) == [("x", 1)]
 
 
 KEYS = st.none() | st.integers(0, 3)
@@ -259,6 +310,21 @@ def test_what_is_in_a_file(path: Path) -> None:
             ('"other schema"."a ""table"""', {"x": "DOUBLE PRECISION"}, 1),
             ('"public"."empty"', {"d": "DATE"}, 0),
         ]
+
+
+@pytest.mark.parametrize("mode", ["a", "w"])
+def test_a_file_that_is_replaced(path: Path, mode: Any) -> None:
+    """Prevents: a file that others may read after a change; a link in place of which there is a
+    file, while its target stays as it was."""
+    path.chmod(0o600)
+    link = path.with_name("link.hyper")
+    link.symlink_to(path)
+    with open_hyper(link, mode) as file:
+        file.create(TableName("public", "more"), ROWS)
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with open_hyper(path) as file:
+        assert len(file.table_names()) == {"a": 2, "w": 1}[mode]
 
 
 def test_a_reader_sees_nothing_half_done(path: Path) -> None:
