@@ -2,7 +2,7 @@
 
 import codecs
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -70,11 +70,17 @@ def _all_of(pattern: str) -> str:
 
 
 class _Block(NamedTuple):
-    """Whole records of a file; `line` is the line number of the first record."""
+    """Whole records of a file.
+
+    Attributes:
+        line: the line number of the first record.
+        comments: the places of comments, which are blank lines in `text`.
+    """
 
     line: int
     text: str
     grammar: _Grammar
+    comments: Collection[str]
 
     def records(self) -> Iterator[tuple[str, str]]:
         """Yield the place and the text of each record, without its line end; it may be blank."""
@@ -207,7 +213,11 @@ def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipp
         values = f"{count} value{'s' * (count > 1)} for {width} column{'s' * (width > 1)}"
         problems.append((place, f'{values}, "{printable(record[:80])}"'))
     if width == 1:
-        problems += [(place, _BLANK_LINE) for place, record in block.records() if not record]
+        problems += [
+            (place, _BLANK_LINE)
+            for place, record in block.records()
+            if not record and place not in block.comments
+        ]
     return Chunk(columns, problems, places)
 
 
@@ -227,6 +237,7 @@ def _declared_separator(path: Path, options: ReadOptions) -> ReadOptions | None:
 
 def _blocks(path: Path, options: ReadOptions, *, skip_line: bool) -> Iterator[_Block]:
     line, rest, grammar = 1 + skip_line, "", None
+    comments = set[str]()
     with open_text(path, options.encoding) as text:
         if skip_line:
             text.readline()
@@ -240,14 +251,39 @@ def _blocks(path: Path, options: ReadOptions, *, skip_line: bool) -> Iterator[_B
                 grammar = of_returns if of_returns.record.match(more) else _Grammar(options, "\n")
             # Without a last line end, Arrow would read an empty value as a quoted one.
             rest += more or grammar.end
-            rest = grammar.left_out.sub(r"\1", rest) if grammar.left_out else rest
+            rest = _without_left_out(rest, line, grammar, comments)
             match = grammar.records.match(rest)
             if match and (at := match.end()):
-                block = _Block(line, rest[:at], grammar)
+                block = _Block(line, rest[:at], grammar, comments)
                 yield block
+                comments = set[str]()
                 line, rest = line + _line_ends(block.text), rest[at:]
             if rest and not (more and grammar.open.match(rest)):
                 _refuse(path, line, rest, grammar)
+
+
+def _without_left_out(text: str, line: int, grammar: _Grammar, comments: set[str]) -> str:
+    """Return a text without what is to be left out.
+
+    Args:
+        line: the number of its first line.
+        comments: receives the places of comments.
+    """
+    comment = grammar.options.comment
+    if not grammar.left_out:
+        return text
+    if not comment:
+        return grammar.left_out.sub(r"\1", text)
+    at = 0
+
+    def kept(match: re.Match[str]) -> str:
+        nonlocal at, line
+        if match[1] is None and match.group().startswith(comment):
+            line, at = line + _line_ends(text[at : match.start()]), match.start()
+            comments.add(f"line {line}")
+        return match[1] or ""
+
+    return grammar.left_out.sub(kept, text)
 
 
 def _line_ends(text: str) -> int:

@@ -161,9 +161,10 @@ def _checked(value: Any, text: str) -> Any:
         raise RecursionError
     if "\\u" in text and isinstance(value, dict):
         for name, item in value.items():
-            if _SURROGATE.search(shown := _json(item)):
-                problem = f'column "{name}": {printable(shown[:80])} has half of a character'
-                raise ValueError(problem)
+            shown = _json(item)
+            if _SURROGATE.search(f"{name}{shown}"):
+                problem = f'column "{name}": {shown[:80]} has half of a character'
+                raise ValueError(printable(problem))
     return value
 
 

@@ -118,7 +118,9 @@ class _Columns:
         if isinstance(type_, pa.DictionaryType):
             return self._plain(type_.value_type)
         if isinstance(type_, pa.StructType):
-            return pa.struct([field.with_type(self._plain(field.type)) for field in type_])
+            fields = [field.with_type(self._plain(field.type)) for field in type_]
+            # As in Spark, files do not differ in whether a value may be NULL.
+            return pa.struct([field.with_nullable(True) for field in fields])
         if isinstance(type_, pa.MapType):
             key = self._plain(type_.key_type)
             return pa.map_(key, self._plain(type_.item_type))
@@ -160,9 +162,10 @@ class _Columns:
             return pa.decimal128(type_.precision, type_.scale)
         if pa.types.is_timestamp(type_):
             self.is_beyond_spark |= type_.unit == "ns"
-            # Spark reads INT96 as UTC. A cast to microseconds refuses values that it would cut off.
-            zone = "UTC" if leaf.physical_type == "INT96" else type_.tz
-            return pa.timestamp("us", zone)
+            # Spark reads INT96 as UTC, and has no other zone. A cast to microseconds refuses values
+            # that it would cut off.
+            is_instant = type_.tz or leaf.physical_type == "INT96"
+            return pa.timestamp("us", "UTC" if is_instant else None)
         self.is_beyond_spark |= pa.types.is_float16(type_)
         if pa.types.is_fixed_size_binary(type_):
             return pa.binary()

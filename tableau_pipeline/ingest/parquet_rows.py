@@ -18,8 +18,15 @@ from tableau_pipeline.ingest.columns import Columns
 from tableau_pipeline.ingest.json_texts import json_texts
 from tableau_pipeline.ingest.options import Files, check_options
 from tableau_pipeline.ingest.parquet_files import opened, plain_values
+from tableau_pipeline.ingest.values import call_arrow
 from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA
-from tableau_pipeline.objects.old_calendar import is_legacy, old_times, suspects
+from tableau_pipeline.objects.old_calendar import (
+    is_legacy,
+    leaf_count,
+    leaves_of,
+    old_times,
+    suspects,
+)
 
 # Rows that are read and written at once.
 _BATCH = 1 << 16
@@ -76,6 +83,7 @@ def parquet_rows(files: Files, targets: Sequence[Path], *, nested: bool) -> Colu
     for path, target in zip(files.paths, targets, strict=True):
         with opened(path) as (file, _):
             _check_calendar(path, file, files.reader, nested=nested)
+            _check_int96(path, file, nested=nested)
             _write(path, file, merged, target, nested=nested)
     return Columns(columns, {name: text for name, text in comments.items() if text})
 
@@ -161,8 +169,55 @@ def _write(
                     values = plain_values(path, field, batch.column(field.name))
                 else:
                     values = pa.nulls(batch.num_rows, field.type)
-                arrays.append(json_texts(values) if is_nested(field.type) else values)
+                arrays.append(_texts(path, field.name, values) if is_nested(field.type) else values)
             parquet.write_batch(pa.RecordBatch.from_arrays(arrays, schema=stored))
+
+
+def _texts(path: Path, name: str, values: pa.Array) -> pa.Array:
+    try:
+        return json_texts(values)
+    except (OverflowError, ValueError) as error:
+        # A year that Python does not have, or two fields of one name.
+        raise FilesError(
+            f'{path.name}: column "{name}" has values that cannot be written as JSON: {error}'
+        ) from error
+
+
+def _check_int96(path: Path, file: pq.ParquetFile, *, nested: bool) -> None:
+    """Refuse time stamps with nanoseconds in INT96, where Arrow cuts them off without an error.
+
+    Raises:
+        FilesError: names the column.
+    """
+    at, names = 0, []
+    for field in file.schema_arrow:
+        leaves = range(at, at := at + leaf_count(field.type))
+        is_int96 = any(file.schema.column(leaf).physical_type == "INT96" for leaf in leaves)
+        if is_int96 and (nested or not is_nested(field.type)):
+            names.append(field.name)
+    if not names:
+        return
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="ns") as finer:
+        for name in names:
+            coarse, fine = (
+                each.iter_batches(_BATCH, columns=[name], use_threads=False)
+                for each in (file, finer)
+            )
+            for some, same in zip(coarse, fine, strict=True):
+                pairs = zip(leaves_of(some.column(name)), leaves_of(same.column(name)), strict=True)
+                for micro, nano in pairs:
+                    if nano.type != micro.type and _is_finer(micro, nano):
+                        raise FilesError(
+                            f'{path.name}: column "{name}" has times finer than microseconds, '
+                            "which neither Spark nor Tableau has: write it again without them"
+                        )
+
+
+def _is_finer(micro: pa.Array, nano: pa.Array) -> bool:
+    """Whether the nanoseconds of some times differ from their microseconds."""
+    # Far from 1970, nanoseconds exceed 64 bits. Then both sides wrap around alike.
+    whole = call_arrow("multiply", micro.view(pa.int64()), 1000)
+    return call_arrow("any", call_arrow("not_equal", whole, nano.view(pa.int64()))).as_py() is True
 
 
 def _check_calendar(

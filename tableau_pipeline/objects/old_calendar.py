@@ -68,7 +68,7 @@ def old_times(file: pq.ParquetFile, columns: Suspects) -> tuple[str, date] | Non
     """
     for name, flags in columns.items():
         for batch in file.iter_batches(_BATCH, columns=[name]):
-            for is_suspect, values in zip(flags, _leaves(batch.column(name)), strict=True):
+            for is_suspect, values in zip(flags, leaves_of(batch.column(name)), strict=True):
                 limit = _limit(values.type) if is_suspect else None
                 if limit is None:
                     continue
@@ -115,15 +115,20 @@ def _leaf_types(type_: pa.DataType) -> Iterator[pa.DataType]:
         yield from _leaf_types(type_.field(number).type)
 
 
-def _leaves(values: pa.Array) -> Iterator[pa.Array]:
-    """Yield the values of each leaf, in the same order."""
+def leaf_count(type_: pa.DataType) -> int:
+    """Return how many columns of a Parquet file hold the values of a type."""
+    return sum(1 for _ in _leaf_types(type_))
+
+
+def leaves_of(values: pa.Array) -> Iterator[pa.Array]:
+    """Yield the values of each leaf, in the order of Parquet."""
     if isinstance(values, pa.StructArray):
         for part in values.flatten():
-            yield from _leaves(part)
+            yield from leaves_of(part)
     elif isinstance(values, pa.MapArray):
-        yield from _leaves(values.keys)
-        yield from _leaves(values.items)
+        yield from leaves_of(values.keys)
+        yield from leaves_of(values.items)
     elif pa.types.is_nested(values.type):
-        yield from _leaves(values.flatten())
+        yield from leaves_of(values.flatten())
     else:
         yield values

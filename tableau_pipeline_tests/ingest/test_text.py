@@ -34,6 +34,15 @@ def test_empty_and_null(file: Path):
     assert read(file, reader={"nullValue": "NA"}) == [(1, None), (None, None)]
 
 
+def test_comments_in_a_single_column(file: Path):
+    """Prevents: comments that count as bad rows, or blank lines that do not."""
+    written(file, 'v\n# a\n1\n"2\n#3"\n# b\n\n4\n')
+    table, bad = read_all(file, reader={"comment": "#"})
+    assert table.to_pylist() == [{"v": "1"}, {"v": "2\n#3"}, {"v": "4"}]
+    assert bad.total == 1
+    assert "line 7: a blank line" in bad.message()
+
+
 @pytest.mark.parametrize(
     ("type_", "text", "value"),
     [
@@ -471,6 +480,7 @@ def test_what_json_does_not_fit(document: Path, type_: str, value: str):
         ('[{"a": 1}] {"a": 2}', "the array has no end, or text follows its end"),
         ('[{"a": 1}, 5]', "object 2: 5 is not an object"),
         ('[{"a": 1},\n{"a" 2}]', "object 2: invalid JSON"),
+        ('{"\\ud800": 1}\n', r'column "\ud800": 1 has half of a character'),
         ('{"a": 1}\n', "The columns are b, and the objects have a: spell"),
         (
             '{"a": 1}\n{"A": 2}\n',

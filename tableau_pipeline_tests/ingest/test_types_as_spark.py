@@ -71,6 +71,72 @@ def test_times_of_an_older_calendar(tmp_path: Path, name: str, column: pa.Array)
         rows_of(tmp_path / "x.parquet", tmp_path / "rows", nested=True)
 
 
+NANOS = pa.array([1001], pa.timestamp("ns"))
+
+
+@pytest.mark.parametrize(
+    ("times", "is_read"),
+    [
+        (NANOS, False),
+        (pa.ListArray.from_arrays([0, 1], NANOS), False),
+        (pa.StructArray.from_arrays([pa.array([1]), NANOS], ["a", "b"]), False),
+        (pa.array([-1000], pa.timestamp("ns")), True),
+        # Beyond the nanoseconds of 64 bits.
+        (pa.array([datetime(1, 1, 1, microsecond=1)]), True),
+        (pa.array([datetime.max]), True),
+    ],
+)
+def test_nanoseconds_in_int96(tmp_path: Path, times: pa.Array, *, is_read: bool):
+    """Prevents: times that lose digits in silence, as Hive and Impala write them."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"v": times}), path, use_deprecated_int96_timestamps=True)
+    if is_read:
+        (file,) = rows_of(path, tmp_path / "rows").files
+        found = pq.read_table(file.path).column("v").cast(pa.timestamp("us"))
+        assert found.to_pylist() == times.cast(pa.timestamp("us")).to_pylist()
+    else:
+        with pytest.raises(RefusedError, match='column "v" has times finer than microseconds'):
+            rows_of(path, tmp_path / "rows", nested=True)
+
+
+def test_instants_in_other_zones(tmp_path: Path):
+    """Prevents: a wall clock time of a zone that is published as one of UTC; files that are refused
+    because they show the same instants in other zones."""
+    moment = datetime(2024, 7, 1, 12, tzinfo=UTC)
+    paths = tuple(tmp_path / f"{number}.parquet" for number in range(2))
+    for path, zone in zip(paths, ("UTC", "Europe/Paris"), strict=True):
+        at = pa.array([moment], pa.timestamp("us", zone))
+        pq.write_table(pa.table({"at": at, "l": pa.ListArray.from_arrays([0, 1], at)}), path)
+    rows = read_rows(Files(paths, "parquet"), tmp_path / "rows", nested=True)
+    found = [pq.read_table(file.path).to_pylist() for file in rows.files]
+    assert found == [[{"at": moment, "_json_of_l": '["2024-07-01T12:00:00.000000Z"]'}]] * 2
+
+
+def test_files_that_differ_in_what_may_be_null(tmp_path: Path):
+    """Prevents: files that are refused because they have different types, where Spark has one."""
+    paths = tuple(tmp_path / f"{number}.parquet" for number in range(2))
+    for path, is_nullable in zip(paths, (False, True), strict=True):
+        type_ = pa.struct([pa.field("a", pa.int64(), nullable=is_nullable)])
+        pq.write_table(pa.table({"s": pa.array([{"a": 1}], type_)}), path)
+    rows = read_rows(Files(paths, "parquet"), tmp_path / "rows", nested=True)
+    assert rows.columns.ddl == "s struct<a:bigint>"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([[2**62]], pa.list_(pa.timestamp("us"))),
+        pa.array([[2**31 - 1]], pa.list_(pa.date32())),
+        pa.StructArray.from_arrays([pa.array([1])] * 2, names=["a", "a"]),
+    ],
+)
+def test_nested_values_without_a_text(tmp_path: Path, values: pa.Array):
+    """Prevents: an error of Python that names neither file nor column."""
+    pq.write_table(pa.table({"v": values}), tmp_path / "x.parquet")
+    with pytest.raises(RefusedError, match=r'x.parquet: column "v" has values that cannot be'):
+        rows_of(tmp_path / "x.parquet", tmp_path / "rows", nested=True)
+
+
 DECLARED = (
     "id bigint, day date",
     "a BOOLEAN,b byte,c TINYINT,d short,e smallint,f integer,g INT,h long,i float,j real,k double",
