@@ -1,19 +1,23 @@
 """Read versions of Iceberg tables: pyiceberg reads the metadata, hyperd reads the files."""
 
+import gzip
 import io
 import re
+import struct
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote, urlsplit
 
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.partitioning import PartitionSpec
@@ -22,7 +26,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import BinaryType, FixedType, NestedField
+from pyiceberg.types import BinaryType, DoubleType, FixedType, NestedField
 from pyiceberg.utils.config import Config
 
 from tableau_pipeline.core.lake_table import InCatalog
@@ -194,6 +198,14 @@ def _file(
     for number, field in enumerate(specs[file.spec_id].fields):
         if isinstance(field.transform, IdentityTransform) and field.source_id in fields:
             value, type_ = file.partition[number], fields[field.source_id][0].field_type
+            is_rounded = isinstance(type_, DoubleType) and not _is_read_exactly()
+            if is_rounded and value is not None and field.source_id not in stored:
+                raise LakeError(
+                    f'{title}: its file {file.file_path} lacks the partition column "{field.name}" '
+                    "of the type double, whose values this pyiceberg rounds to 32 bits. Rewrite "
+                    "its data files (CALL system.rewrite_data_files), or publish it through a "
+                    "Spark model"
+                )
             is_ours = value is None or isinstance(value, bytes | Decimal)
             as_text = field.transform.to_human_string
             values[field.source_id] = partition_text(value) if is_ours else as_text(type_, value)
@@ -202,6 +214,12 @@ def _file(
         for id_, (_, column) in fields.items()
     ]
     return DataFile(name=name, rows=footer.rows, size=footer.size, layout=tuple(layout))
+
+
+@cache
+def _is_read_exactly() -> bool:
+    """Whether pyiceberg reads 64-bit floats of manifests as they are; 0.12 with Cython does not."""
+    return new_decoder(struct.pack("<d", 0.1)).read_double() == 0.1
 
 
 def _default_text(field: NestedField) -> str | None:
@@ -227,8 +245,10 @@ def _open_table(location: str | InCatalog) -> StaticTable:
         source = _current_metadata(location)
         try:
             metadata = FromInputFile.table_metadata(LakeIO().new_input(source))
-        except (OSError, ValueError) as error:
-            raise LakeError(f"{_title(location)} cannot be read: {error}") from error
+        except (OSError, ValueError, EOFError, zlib.error, ValidationError) as error:
+            # Leave out what follows: the content, and links about the library.
+            reason = " ".join(str(error).partition(" [type=")[0].split())
+            raise LakeError(f"{_title(location)} cannot be read: {source}: {reason}") from error
     if metadata.format_version > _NEWEST_FORMAT:
         raise LakeError(
             f"{_title(location)} has version {metadata.format_version} of the format; "
@@ -363,7 +383,9 @@ class LakeFile(InputFile):
         content = read_bytes(normalized(self.location))
         if content is None:
             raise FileNotFoundError(f"there is no file {self.location}")
-        return content
+        # pyiceberg unpacks only files with the newer names: v1.gz.metadata.json.
+        is_packed = self.location.endswith(".metadata.json.gz")
+        return gzip.decompress(content) if is_packed else content
 
 
 _PROPERTIES = {
