@@ -189,6 +189,9 @@ def _check_int96(path: Path, file: pq.ParquetFile, *, nested: bool) -> None:
     Raises:
         FilesError: names the column.
     """
+    if is_legacy(file.metadata.metadata or {}, int96=True) is not None:
+        # Spark wrote the file, from microseconds. Spare its columns a second reading.
+        return
     at, names = 0, []
     for field in file.schema_arrow:
         leaves = range(at, at := at + leaf_count(field.type))
