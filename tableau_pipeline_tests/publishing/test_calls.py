@@ -8,6 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Literal
+from uuid import uuid4
 
 import pytest
 import requests
@@ -152,6 +153,24 @@ def test_update_is_sent_again_with_its_request_id(shop: Shop, fault: CallFault):
     assert finished(shop.site, job)[0]
     assert (armed_fault.seen, armed_fault.fired) == (4, 3)
     assert shop.rows() == 10
+
+
+def test_absence_is_found_at_a_second_try(shop: Shop):
+    """Prevents: one lost answer makes an error of a data source that does not exist."""
+    with shop.sandbox.armed(Drop(**ONE, when="before")) as drop:
+        assert shop.site.find_by_luid(str(uuid4())) is None
+    assert (drop.seen, drop.fired) == (2, 1)
+
+
+def test_update_that_a_gateway_lost_is_not_refused(shop: Shop):
+    """Prevents: an update that may have arrived counts as refused once a gateway has lost its answer."""
+    told = "did not answer, and answered 404 when asked again"
+    with (
+        shop.sandbox.armed(Refuse(**UPDATE, status=504)) as fault,
+        pytest.raises(UnreachableError, match=told),
+    ):
+        shop.site.update(str(uuid4()), batch=INSERT, upload=None, request_id=str(uuid4()))
+    assert (fault.seen, fault.fired) == (2, 1)
 
 
 @pytest.mark.parametrize(
