@@ -9,7 +9,13 @@ from typing import Any
 from tableau_pipeline.core.checkpoint import NEW_METADATA, Checkpoint, PublishMode
 from tableau_pipeline.core.declaration import Declaration
 from tableau_pipeline.core.drift import RemoteDatasource
-from tableau_pipeline.errors import DriftError, NotListedError, RefreshError, UnreadableError
+from tableau_pipeline.errors import (
+    DriftError,
+    NotListedError,
+    RefreshError,
+    RefusedError,
+    UnreadableError,
+)
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.written import NO_VALUES
 from tableau_pipeline.outcome import Distrust, Doubt
@@ -72,10 +78,10 @@ class Delivery:
         """Set the declared metadata in the `.tds` that the server made, and publish any change.
 
         Returns:
-            What came of the second publish; `sent` if there was none.
+            What came of the second publish; `sent`, perhaps with a warning, if there was none or
+                it was refused.
 
         Raises:
-            RefusedError: the server refused; it holds what it held before.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         plan, declared, before = planned.plan, planned.metadata, planned.base.metadata
@@ -103,6 +109,10 @@ class Delivery:
             second = publish(merged, extract, target, sent.remote, is_edited=is_edited)
         except DriftError as error:
             return sent.warned(f"{error} Its metadata is not set yet")
+        except RefusedError as error:
+            # The rows are published, so the refresh is not refused; the next one may be.
+            text = str(error).removesuffix(".")
+            return sent.warned(f"{text}. Its rows are published. Its metadata is not set yet")
         second = replace(second, warnings=(*sent.warnings, *second.warnings))
         return self._restore_owner(planned, second)
 

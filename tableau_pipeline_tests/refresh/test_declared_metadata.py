@@ -285,12 +285,18 @@ def test_a_server_that_drops_what_was_sent(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: where packages are refused, no message says why one was sent, or what to do."""
+    """Prevents: where packages are refused, no message says why one was sent, or what to do; or a
+    first refresh, whose rows are published, counts as refused."""
     pipeline = new_pipeline(on={"packages": False})
     captions(pipeline, delay="Delay")
     expected = (
         r"not supported.* \(metadata: caption of delay\)\. If this is the cause: remove it from"
     )
+    report = pipeline.run()
+    assert re.search(expected, str(report.warnings))
+    assert "Its rows are published. Its metadata is not set yet" in str(report.warnings)
+    assert pipeline.wrong() == []
+    assert report.checkpoint == pipeline.journal.checkpoint()
     with pytest.raises(RefusedError, match=expected):
         pipeline.run()
     captions(pipeline)
