@@ -12,6 +12,7 @@ from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.errors import (
     DriftError,
     NotListedError,
+    NoUpdatesError,
     RefreshError,
     RefusedError,
     UnreadableError,
@@ -194,13 +195,24 @@ class Delivery:
             is_last = number == len(deltas)
             reason = f"an update in {len(deltas)} parts was interrupted after part {number}"
             part = Distrust(Doubt.IN_PART, reason)
-            sent = self.sender.update(
-                delta.batch.json(),
-                delta.extract.path,
-                target if is_last else None,
-                to=sent.remote if sent else remote,
-                distrust=distrust if is_last else part,
-            )
+            try:
+                sent = self.sender.update(
+                    delta.batch.json(),
+                    delta.extract.path,
+                    target if is_last else None,
+                    to=sent.remote if sent else remote,
+                    distrust=distrust if is_last else part,
+                )
+            except NoUpdatesError:
+                raise
+            except RefusedError as error:
+                if sent is None:
+                    raise
+                # The parts before it took effect, so the refresh must be tried again.
+                raise RefreshError(
+                    f"An update in {len(deltas)} parts was refused after part {number - 1} took "
+                    f"effect: {error} The next run publishes everything again"
+                ) from error
             distrust = distrust or sent.distrust
         if sent is None:
             raise ValueError("an update has at least one part")

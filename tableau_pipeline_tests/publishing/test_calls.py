@@ -163,7 +163,7 @@ def test_absence_is_found_at_a_second_try(shop: Shop):
 
 
 def test_update_that_a_gateway_lost_is_not_refused(shop: Shop):
-    """Prevents: an update that may have arrived counts as refused once a gateway has lost its answer."""
+    """Prevents: an update that may have arrived counts as refused, as a gateway lost its answer."""
     told = "did not answer, and answered 404 when asked again"
     with (
         shop.sandbox.armed(Refuse(**UPDATE, status=504)) as fault,

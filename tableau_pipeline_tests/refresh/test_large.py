@@ -20,7 +20,7 @@ from tableauhyperapi import TableName
 from tableau_pipeline.core.declaration import Table
 from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy
 from tableau_pipeline.core.snapshot import DataFile, Fingerprint, Part, Snapshot
-from tableau_pipeline.errors import RefreshError
+from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.extracts.affected_rows import (
     NotProvedError,
     TableChange,
@@ -33,11 +33,12 @@ from tableau_pipeline.hyper.process import Hyperd, connect
 from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.lake.delta import read
 from tableau_pipeline.objects.local_files import LocalCopies
-from tableau_pipeline.refresh.decide import NoChange
+from tableau_pipeline.refresh.decide import NoChange, Publish
 from tableau_pipeline_tests.cluster.deployment import alone, can_be_hidden
 from tableau_pipeline_tests.refresh.support.models import flights, spark_name
 from tableau_pipeline_tests.refresh.support.partitioned import materialize
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import At
 from tableau_pipeline_tests.refresh.support.shipping import refused, ships
 from tableau_pipeline_tests.spark_cluster import DRIVER, spark_cluster
 
@@ -246,6 +247,25 @@ def test_pieces_add_up(new_pipeline: Callable[..., Pipeline], policy: Policy):
     assert report.extract.rows == {"flights": report.tables["flights"].inserted}
     assert "split, because the update of" in report.plan.reason
     assert isinstance(pipeline.run().plan, NoChange)
+
+
+@pytest.mark.slow
+def test_a_later_piece_is_refused(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: a refresh that is refused, and so not tried again, after half of its rows went."""
+    pipeline = new_pipeline(on_oversize="split", payload_limit_mb=LIMIT / 1e6)
+    pipeline.policy(POLICIES["diff"])
+    give(pipeline, notes(50_000))
+    pipeline.run()
+    give(pipeline, notes(75_000, seed=2))
+
+    def refuse() -> None:
+        raise RefusedError("You may not write.")
+
+    with pytest.raises(RefreshError, match="after part 1 took effect: You may not") as caught:
+        pipeline.run(around={"around_server": lambda server: At(server, "update", refuse, nth=2)})
+    assert not isinstance(caught.value, RefusedError)
+    assert isinstance(pipeline.run().plan, Publish)
+    assert pipeline.wrong() == []
 
 
 MODEL = """
