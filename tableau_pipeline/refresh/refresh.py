@@ -147,8 +147,8 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
         except RefusedError:
             # The hold may be that of a rollback which has overtaken this one.
             phases.claim.check_fence()
-            # A first attempt may have sent something before the second one was refused.
-            if not phases.sender.sent:
+            # The server may have accepted a first attempt before the second one was refused.
+            if not phases.sender.accepted:
                 if before:
                     put_hold(place, key, before)
                 else:
@@ -332,7 +332,7 @@ class _Phases:
     def plan(self, recovered: Recovered) -> Planned:
         """Observe the data source, read the models, and decide."""
         doubt = recovered.distrust
-        if self.sender.sent and doubt and doubt.code is not Doubt.FAILED:
+        if self.sender.accepted and doubt and doubt.code is not Doubt.FAILED:
             # Rows were sent within the limits, and are now to be repaired.
             planned = self.planner.plan(recovered)
         else:

@@ -129,6 +129,7 @@ class Sender:
         seconds: the seconds that each phase of this refresh took.
         late: the windows of our updates whose time stamps may still come.
         sent: the number of requests that were sent.
+        accepted: whether the server has accepted any of them.
         uploaded: the bytes of each file that the current attempt has uploaded.
     """
 
@@ -140,6 +141,7 @@ class Sender:
     seconds: dict[str, float]
     late: tuple[Window, ...] = ()
     sent: int = 0
+    accepted: bool = False
     uploaded: list[int] = field(default_factory=list)
 
     @property
@@ -287,6 +289,7 @@ class Sender:
             except UnreachableError as error:
                 # The server may have received the request, so the intent stays open.
                 raise UnknownOutcomeError(str(error)) from error
+            self.accepted = True
             if job_id is None:
                 message = f"{doing}: the server does not name the job. {_UNKNOWN_OUTCOME}"
                 raise UnknownOutcomeError(message)

@@ -23,8 +23,10 @@ from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline_tests.refresh.support import other_users
+from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
+from tableau_pipeline_tests.refresh.support.proxies import At
 
 LAX = Guard(min_rows=0, max_shrink=1)
 BY_KEY = Diff(("flight_id",))
@@ -268,6 +270,23 @@ def test_a_plan_whose_facts_have_moved(pipeline: Pipeline, event: tuple[Callable
     assert code is Code.PLAN_MOVED
     assert said in text
     assert [(each.id, each.updated_at) for each in pipeline.found()] == before
+
+
+@pytest.mark.slow
+@pytest.mark.few_variants(1)
+def test_a_plan_whose_facts_move_after_an_interrupted_refresh(pipeline: Pipeline):
+    """Prevents: a saved plan overwrites what a user does meanwhile, after an interrupted refresh."""
+    published(pipeline)
+    pipeline.model("flights", changed(20, 3))
+    assert killed_before(pipeline, "update")
+    assert killed_before(pipeline, "upload")
+    plan = saved(pipeline)
+
+    def described(server: Any) -> At:
+        return At(server, "upload", lambda: _tagged(pipeline))
+
+    with pytest.raises(RefusedError, match="it was changed on the server"):
+        refresh(pipeline.refresh(around_server=described), Options(saved=plan))
 
 
 @pytest.mark.slow

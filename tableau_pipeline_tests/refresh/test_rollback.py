@@ -20,6 +20,7 @@ from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import Crashing, CrashPoint, KilledError
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
+from tableau_pipeline_tests.refresh.support.proxies import At
 from tableau_pipeline_tests.refresh.support.shipping import refused
 from tableau_pipeline_tests.refresh.test_partitions_and_windows import LAX, NOON, visits
 
@@ -172,6 +173,22 @@ def test_versions_that_are_gone(pipeline: Pipeline):
     for file in sorted((pipeline.folder / "snapshots" / "flights" / "@versions").iterdir())[:-1]:
         file.unlink()
     refused(lambda: back(pipeline, 1), "cannot go back to version 1", "or no longer there")
+    assert held(pipeline) is None
+    assert pipeline.wrong() == []
+
+
+@pytest.mark.few_variants(1)
+def test_a_rollback_that_the_server_refuses(pipeline: Pipeline):
+    """Prevents: a data source stays held, although the server took nothing back."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+    published(pipeline, 5)
+    published(pipeline, 9)
+
+    def refuse() -> None:
+        raise RefusedError("You may not write.")
+
+    with pytest.raises(RefusedError, match="You may not"):
+        back(pipeline, 1, around_server=lambda server: At(server, "update", refuse))
     assert held(pipeline) is None
     assert pipeline.wrong() == []
 
