@@ -299,3 +299,21 @@ def test_star(shared_server: tsc.Server, tmp_path: Path):
     root = model_of(shared_server, tmp_path, taken, only_id, key("a", "id", "b"))
     names = [node.get("key") for node in root.iter("map")]
     assert names == ["[id (b) 1]", "[id (b) 2]", "[id (b)]", "[id]"]
+
+
+def test_names_in_another_case(shared_server: tsc.Server, tmp_path: Path):
+    """Prevents: two fields have one name, as Tableau ignores case in names."""
+    root = model_of(
+        shared_server,
+        tmp_path,
+        'CREATE TABLE "Extract".a ("Name" TEXT, id INT NOT NULL, ASSUMED PRIMARY KEY (id))',
+        'CREATE TABLE "Extract".b (name TEXT, "ID" INT NOT NULL)',
+        key("b", '"ID"', "a"),
+    )
+    names = {node.get("value"): node.get("key") for node in root.iter("map")}
+    assert names == {
+        "[a].[Name]": "[Name]",
+        "[a].[id]": "[id]",
+        "[b].[name]": "[name (b)]",
+        "[b].[ID]": "[ID (b)]",
+    }

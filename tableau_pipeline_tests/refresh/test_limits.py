@@ -275,7 +275,7 @@ def test_a_plan_whose_facts_have_moved(pipeline: Pipeline, event: tuple[Callable
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_plan_whose_facts_move_after_an_interrupted_refresh(pipeline: Pipeline):
-    """Prevents: a saved plan overwrites what a user does meanwhile, after an interrupted refresh."""
+    """Prevents: after an interrupted refresh, a saved plan overwrites what somebody does since."""
     published(pipeline)
     pipeline.model("flights", changed(20, 3))
     assert killed_before(pipeline, "update")

@@ -234,18 +234,25 @@ def _add_object_graph(root: Element, model: _Model) -> None:
 def _local_names(content: HyperContent) -> dict[tuple[str, str, str], str]:
     """Return a unique name in the data source for each (schema, table, column)."""
     names: dict[tuple[str, str, str], str] = {}
+    # Tableau ignores case in names.
+    used: set[str] = set()
     for table in content.tables:
         for column in table.columns:
-            name = _unused_name(column.name, table.name, used=names.values())
+            name = _unused_name(column.name, table.name, used=used)
+            used.add(name.casefold())
             names[table.schema, table.name, column.name] = name
     return names
 
 
 def _unused_name(column: str, table: str, *, used: Collection[str]) -> str:
-    """Return the name of a column; the name of its table, and a number, distinguish equal ones."""
+    """Return the name of a column; the name of its table, and a number, distinguish equal ones.
+
+    Args:
+        used: the names of other columns, folded.
+    """
     numbered = (_quoted(f"{column} ({table}) {number}") for number in itertools.count(1))
     names = itertools.chain((_quoted(column), _quoted(f"{column} ({table})")), numbered)
-    return next(name for name in names if name not in used)
+    return next(name for name in names if name.casefold() not in used)
 
 
 def _quoted(name: str) -> str:
