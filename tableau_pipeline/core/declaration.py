@@ -91,7 +91,10 @@ class Retain:
     """A rolling window: rows older than `days` are not published."""
 
     column: str = Field(description="A date or timestamp column. Rows where it is NULL are kept.")
-    days: int = Field(gt=0, description="Rows older than this many days are not published.")
+    # Counted back further, a day lies before the first year that Python and hyperd read.
+    days: int = Field(
+        gt=0, le=500_000, description="Rows older than this many days are not published."
+    )
     as_of: Literal["run", "max"] = Field(
         default="run",
         description="Count from today (UTC), or from the latest value in the model.",

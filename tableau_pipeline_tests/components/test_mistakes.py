@@ -307,6 +307,9 @@ KEYS = [
     ("{tables: {}, relationships: []}", "tables", "at least 1 item"),
     ("tables: {orders: {retain: {column: day, days: 90, as_of: now}}, customers: {}}",
         "tables.orders.retain.as_of", "'run' or 'max'"),
+    # A window of all years there are, in which no refresh could count back.
+    ("tables: {orders: {retain: {column: day, days: 999999}}, customers: {}}",
+        "tables.orders.retain.days", "less than or equal to 500000"),
     ("tables: {orders: {name: sold}, customers: {}}", "tables.orders.name", "unknown key"),
     ("tables: {orders: {policy: replace}, customers: {}}", "tables.orders.policy", "unknown key"),
     ("on_schema_change: ignore", "on_schema_change", "'additive', 'refuse' or 'publish'"),
