@@ -93,8 +93,9 @@ class Delivery:
             return sent
         try:
             metadata = self.sender.server.metadata(sent.remote.luid)
-        except UnreadableError as error:
-            return sent.warned(f"{error} Its metadata is not set")
+        except (RefusedError, UnreadableError) as error:
+            # The rows are published, so the refresh is not refused; the next one may be.
+            return sent.warned(f"{str(error).removesuffix('.')}. Its metadata is not set yet")
         if plan.mode is PublishMode.REPLACE and before and metadata.digest == before.digest:
             return replace(sent, reached=reached.reached)
         is_edited = metadata.digest != reached.metadata

@@ -492,7 +492,7 @@ class Sender:
         if target and intent.mode in NEW_METADATA:
             # Read the metadata before the stamp, which shows whether another user changed them.
             # If that fails, raise nothing: the request took effect, and the next run reports it.
-            with suppress(UnreadableError):
+            with suppress(RefusedError, UnreadableError):
                 metadata = server.metadata(remote.luid)
             remote = look_up(server, remote.luid)
         change, distrust = self._explain(intent, before, remote, window, stamps)

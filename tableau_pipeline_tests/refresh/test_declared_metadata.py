@@ -304,6 +304,24 @@ def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_first_refresh_whose_download_is_refused(pipeline: Pipeline, nth: int):
+    """Prevents: a first refresh, whose rows are published, counts as refused."""
+    captions(pipeline, delay="Delay")
+
+    def refuse() -> None:
+        raise RefusedError("You may not download it.")
+
+    report = pipeline.run(
+        around={"around_server": lambda server: At(server, "metadata", refuse, nth=nth)}
+    )
+    told = "You may not download it. Its metadata is not set yet"
+    assert (told in str(report.warnings)) is (nth == 2)
+    pipeline.run()
+    assert_at_rest(pipeline, delay="Delay")
+
+
+@pytest.mark.slow
 def test_metadata_alone(pipeline: Pipeline):
     """Prevents: a new caption waits for models, or brings rows along that were not to go out."""
     refused(lambda: pipeline.run(metadata_only=True), "Refresh without metadata_only")
