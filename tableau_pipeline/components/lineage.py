@@ -307,7 +307,7 @@ class _News:
             metadata = _metadata_of(record.event_log_entry)
             details = details_in(metadata)
             # Without a LUID, a user or other code has recorded the event, and no refresh.
-            if luid := details.get("luid"):
+            if luid := details.luid:
                 name, ended = self._name(luid), record.timestamp
                 # The refresh may be older than the sensor, so count from the first look at it.
                 now = time.time()
@@ -325,7 +325,7 @@ class _News:
                     source,
                     record.run_id,
                     # Not every event of a refresh has all details.
-                    began=ended - details.get("seconds", {}).get("total", 0.0),
+                    began=ended - details.seconds.get("total", 0.0),
                     ended=ended,
                     luid=luid,
                     name=name,
@@ -346,7 +346,7 @@ class _News:
                 if decision in STOPPED:
                     asset = dg.AssetKey.from_user_string(source.key)
                     last = self.instance.get_latest_materialization_event(asset)
-                    luid = details_in(_metadata_of(last)).get("luid")
+                    luid = details_in(_metadata_of(last)).luid
                     yield self._refresh(
                         source,
                         run.run_id,

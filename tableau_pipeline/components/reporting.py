@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from tableau_pipeline.components.freshness import DATA_AGE
 from tableau_pipeline.core.checkpoint import Checkpoint
@@ -367,11 +368,30 @@ def _times(checkpoint: Checkpoint) -> dict[str, dg.TimestampMetadataValue]:
     return {name: dg.MetadataValue.timestamp(moment) for name, moment in times.items() if moment}
 
 
-def details_in(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what programs read of an event; {} for an event that no refresh recorded."""
-    details = metadata.get("details")
-    # A user or other code may use this name for something else.
-    return details if isinstance(details, dict) else {}
+class Details(BaseModel):
+    """What programs read of the event of a refresh; events of older releases lack some of it."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", " "))
+
+    full: bool = False
+    compared: str = ""
+    deleted: Mapping[str, int] = {}
+    inserted: Mapping[str, int] = {}
+    seconds: Mapping[str, float] = {}
+    requests: int | None = None
+    bytes_sent: int | None = None
+    bytes_of_a_full_publish: int | None = None
+    rows_taken_at: AwareDatetime | None = None
+    luid: str | None = None
+
+
+def details_in(metadata: Mapping[str, Any]) -> Details:
+    """Return what programs read of an event; all defaults for an event that no refresh recorded."""
+    try:
+        return Details.model_validate(metadata.get("details"))
+    except ValidationError:
+        # A user or other code may use this name for something else.
+        return Details()
 
 
 def _details(done: Refreshed) -> Mapping[str, Any]:

@@ -94,8 +94,7 @@ def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
         name: value.value for name, value in materialization.metadata.items()
     }
     details = details_in(metadata)
-    sent, full = details.get("bytes sent"), details.get("bytes of a full publish")
-    taken_at = details.get("rows taken at")
+    sent, full = details.bytes_sent, details.bytes_of_a_full_publish
     return PastRefresh(
         at=datetime.fromtimestamp(event.timestamp, UTC),
         run_id=event.run_id,
@@ -103,15 +102,15 @@ def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
         decision=_of_type(str, metadata.get("decision")) or _NOT_OURS,
         reason=_of_type(str, metadata.get("reason")) or "",
         rows=_of_type(int, metadata.get("dagster/row_count")),
-        deleted=sum(details.get("deleted", {}).values()),
-        inserted=sum(details.get("inserted", {}).values()),
+        deleted=sum(details.deleted.values()),
+        inserted=sum(details.inserted.values()),
         bytes_sent=sent,
         bytes_saved=max(full - (sent or 0), 0) if full else None,
-        requests=details.get("requests"),
-        compared=details.get("compared", ""),
-        is_full=details.get("full", False),
-        taken_at=datetime.fromisoformat(taken_at) if taken_at else None,
-        seconds=details.get("seconds", {}),
+        requests=details.requests,
+        compared=details.compared,
+        is_full=details.full,
+        taken_at=details.rows_taken_at,
+        seconds=details.seconds,
     )
 
 

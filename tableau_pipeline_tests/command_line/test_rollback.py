@@ -1,5 +1,7 @@
 """The commands `rollback`, `hold` and `release`, and who else says that a data source is held."""
 
+from typing import Any
+
 import dagster as dg
 import pytest
 
@@ -98,9 +100,22 @@ def test_a_step_that_skips(declared: World):
     assert declared.run("release", KEY).code == 0
 
 
-def test_an_event_of_other_code(declared: World):
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"deleted": 3},
+        {"inserted": {"flights": "many"}},
+        {"bytes sent": 0.5, "bytes of a full publish": "8 MB"},
+        {"rows taken at": "yesterday"},
+        {"rows taken at": "2026-11-25T11:06:00"},
+        {"seconds": 12.5},
+        {"requests": "none", "compared": 7},
+    ],
+    ids=str,
+)
+def test_an_event_of_other_code(declared: World, details: dict[str, Any]):
     """Prevents: a status that ends with a traceback since other code reports on the same asset."""
-    metadata = {"decision": 7, "reason": 1.5, "dagster/row_count": 2.5}
+    metadata = {"decision": 7, "reason": 1.5, "dagster/row_count": 2.5, "details": details}
     with dg.DagsterInstance.get() as instance:
         event = dg.AssetMaterialization(KEY, metadata=metadata)
         instance.report_runless_asset_event(event)
