@@ -3,14 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import click
 from rich.text import Text
 
 from tableau_pipeline.components.published_datasource import PublishedDatasource
+from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Accept, Status
 from tableau_pipeline.refresh.approval import Approval
-from tableau_pipeline.refresh.plan_file import write_plan_file
+from tableau_pipeline.refresh.plan_file import PlanEntry, write_plan_file
 from tableau_pipeline.refresh.preview import Preview
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.scripting.environment import current_user
@@ -51,6 +53,8 @@ class Saving:
                 "--out saves what is on the server, too: leave out --offline; or give --base, for "
                 "an approval"
             )
+        if self.out and (problem := _why_not_writable(self.out)):
+            raise click.UsageError(f"--out {self.out} cannot be written: {problem}")
 
     def save(
         self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
@@ -59,20 +63,27 @@ class Saving:
         if self.out is None:
             return [], True
         previews = [preview for preview in previews if preview.kind is not Status.REMOVED]
-        if self.is_approval:
-            approvals = [*self._approvals(previews, declared)]
-            keys = {approval.key for approval in approvals}
-            write_plan_file(self.out, approvals, Approval)
-        else:
-            plans = [preview.saved for preview in previews if preview.saved]
-            keys = {plan.key for plan in plans}
-            write_plan_file(self.out, plans, SavedPlan)
-        option = "--approval" if self.is_approval else "--plan"
+        option, kind, entries = self._entries(previews, declared)
+        try:
+            write_plan_file(self.out, entries, kind)
+        except (OSError, StoreError) as error:
+            # The user still sees the plan, which may have taken minutes.
+            problem = (error.strerror if isinstance(error, OSError) else None) or error
+            return [Text(f"{self.out} could not be written: {problem}")], False
+        keys = {entry.key for entry in entries}
         missing = [preview.name for preview in previews if preview.key not in keys]
         lines = [f"Not in {self.out}: {name} cannot be refreshed as it is" for name in missing]
         if keys:
             lines.append(f"Saved: tableau-pipeline refresh {option} {self.out}")
         return [*map(Text, lines)], not missing
+
+    def _entries(
+        self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
+    ) -> tuple[str, type[PlanEntry], Sequence[PlanEntry]]:
+        """Return the option that reads the file, the kind of its entries, and the entries."""
+        if self.is_approval:
+            return "--approval", Approval, [*self._approvals(previews, declared)]
+        return "--plan", SavedPlan, [preview.saved for preview in previews if preview.saved]
 
     def _approvals(
         self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
@@ -95,3 +106,14 @@ class Saving:
                 accept=self.accept,
                 by=current_user(),
             )
+
+
+def _why_not_writable(file: Path) -> str:
+    """Return why this user cannot create or replace a file; "" if that seems possible."""
+    try:
+        folder = next(folder for folder in file.absolute().parents if folder.exists())
+        # Write there: the rights alone do not show a read-only disk, or a network file system.
+        with TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)

@@ -1,7 +1,9 @@
 """A pull request is planned, approved, merged and refreshed; a plan is saved and carried out."""
 
+import errno
 import json
 import subprocess
+from collections.abc import Sequence
 
 import dagster as dg
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pytest
 
 from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.asset_names import asset_keys, step_name
+from tableau_pipeline.objects.storage import LocalStorage
 from tableau_pipeline_tests.command_line.conftest import World, documented, masked
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.pipeline import published_rows, session
@@ -151,3 +154,28 @@ def test_wrong_usage(published: World):
     assert "has no approvals" in result.errors + result.text
     other = published.run("refresh", KEY, "--plan", "plan.json", "--approval", "plan.json")
     assert other.code == 64
+
+
+@pytest.mark.parametrize("option", [(), ("--base", "main")])
+def test_a_place_that_cannot_be_written(published: World, option: Sequence[str]):
+    """Prevents: a plan of minutes that ends with a traceback, and without its file."""
+    early = published.run("plan", KEY, *option, "--out", ".gitignore/plans/plan.json")
+    assert early.code == 64
+    assert "Not a directory" in early.errors
+    assert "Traceback" not in early.errors
+    # Nothing was planned.
+    assert KEY.title() not in early.errors
+
+
+def test_a_place_that_is_full_by_then(published: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a plan of minutes that is not shown because its file cannot be written."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(LocalStorage, "replace", full)
+    late = published.run("plan", KEY, "--out", "plan.json")
+    assert late.code == 1
+    assert f"= {KEY.title()}" in late.text
+    assert "plan.json could not be written: No space left on device" in late.text
+    assert "Saved:" not in late.text
