@@ -144,7 +144,7 @@ def notification_sensor(
 def incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
-    """Yield an incident, or its absence, for each data source that is not being refreshed."""
+    """Yield an incident, or its absence, for each data source not being refreshed or held."""
     found = [*statuses(instance, datasources, reads_journal=False).values()]
     try:
         found += statuses_of_files(instance).values()
@@ -155,19 +155,17 @@ def incidents(
     else:
         yield Incident(_FILES)
     for status in found:
-        if status.state in (Status.FAILED, Status.REFUSED, Status.LATE, Status.HELD):
+        if status.state in (Status.FAILED, Status.REFUSED, Status.LATE):
             verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(status.state, "has")
             text = f'"{status.name}" {verb} {status.state}: {status.why}\nRemedy: {status.remedy}'
-            if status.state is Status.HELD:
-                text = f'"{status.name}" is {status.why}\nTo go on: {status.remedy}'
             # One incident until a refresh succeeds, even if some are refused and others fail.
-            ids = {Status.LATE: "late", Status.HELD: "held"}
-            id_ = ids.get(status.state, "stopped")
+            id_ = "late" if status.state is Status.LATE else "stopped"
             yield Incident(status.key, status.state, id_, text, status.run_id)
         elif status.state is Status.UNKNOWN:
             text = f'The status of "{status.name}" is unknown: {status.why}'
             yield Incident(status.key, Status.FAILED, "unreadable", text)
-        elif status.state is not Status.RUNNING:
+        elif status.state not in (Status.RUNNING, Status.HELD):
+            # A hold is not reported, because a person decided it, and it ends no incident.
             yield Incident(status.key)
 
 
