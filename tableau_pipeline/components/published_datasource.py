@@ -154,8 +154,8 @@ class RefreshConfig(dg.Config):
 
     @model_validator(mode="after")
     def _check_rollback(self) -> Self:
-        # A rollback would do what each of these options excludes.
-        others = ("build_only", "metadata_only", "approval", "plan")
+        # A rollback would do what each of these options excludes, or ignore what it accepts.
+        others = ("build_only", "metadata_only", "accept", "approval", "plan")
         if self.rollback and (given := [name for name in others if getattr(self, name)]):
             raise ValueError(f"rollback: it excludes {', '.join(given)}: leave out one of them")
         return self

@@ -37,7 +37,7 @@ from tableau_pipeline.errors import DriftError, NoUpdatesError, RefreshError, Re
 from tableau_pipeline.extracts.delta import remove
 from tableau_pipeline.hyper.build import Extract
 from tableau_pipeline.metadata.merge import conflict_phrases
-from tableau_pipeline.outcome import Accept, Code, Distrust, Doubt
+from tableau_pipeline.outcome import Accept, Code, Distrust, Doubt, Refusal
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.refresh.claim import HeldClaim, claimed
 from tableau_pipeline.refresh.decide import Options, Publish, Refuse, UpdateTables, check_problems
@@ -67,6 +67,15 @@ _DEFAULT_OPTIONS = Options()
 _ROLLBACK_ACCEPTS = frozenset(
     {Accept.SHRINK, Accept.CHANGE, Accept.SCHEMA, Accept.CHECKS, Accept.METADATA}
 )
+# What helps against a refusal that a rollback cannot accept.
+_BEFORE_A_ROLLBACK = {
+    Accept.TAKEOVER: "If this deployment is to take it over, refresh with accept: [takeover] "
+    "first, then roll back",
+    Accept.OVERWRITE: "Take that work out of it; or refresh with full: true and "
+    "accept: [overwrite] first, which saves the data source, then roll back",
+    Accept.FILTER: "A rollback sends no rows without a filter: put it back, or let this user "
+    "download the data source, then roll back",
+}
 
 
 def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = False) -> Planned:
@@ -255,7 +264,17 @@ def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Plan
         planned = within_limits(
             planned, planner.options, declaration=declaration, digest=setup.declaration_digest
         )
-        return entitled(planned, declaration.entitlements, planner.site)
+        planned = entitled(planned, declaration.entitlements, planner.site)
+    if planner.options.to and isinstance(planned.plan, Refuse):
+        planned = replace(planned, plan=Refuse((*map(_of_a_rollback, planned.plan.refusals),)))
+    return planned
+
+
+def _of_a_rollback(refusal: Refusal) -> Refusal:
+    """Return a refusal with advice that helps a rollback, which takes no `accept` from a user."""
+    if (remedy := refusal.accept and _BEFORE_A_ROLLBACK.get(refusal.accept)) is None:
+        return refusal
+    return replace(refusal, accept=None, remedy=remedy)
 
 
 def _effective_options(setup: Setup, options: Options) -> Options:

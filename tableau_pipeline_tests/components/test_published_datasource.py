@@ -219,7 +219,12 @@ def test_unknown_acceptance_is_refused(story: Story):
 
 @pytest.mark.parametrize(
     "option",
-    [{"build_only": True}, {"metadata_only": True}, {"approval": {"key": "busy"}}],
+    [
+        {"build_only": True},
+        {"metadata_only": True},
+        {"accept": ["takeover"]},
+        {"approval": {"key": "busy"}},
+    ],
     ids=lambda option: min(option),
 )
 def test_a_rollback_that_contradicts_itself(location: Location, option: dict[str, Any]):

@@ -14,6 +14,7 @@ from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.hold import Hold, end_hold, hold_of, put_hold
 from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, ReplaceAll
 from tableau_pipeline.errors import HeldError, RefusedError
+from tableau_pipeline.outcome import Accept, accepts_of
 from tableau_pipeline.refresh.refresh import rollback
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.support import other_users
@@ -260,3 +261,40 @@ def test_partitions_go_back(pipeline: Pipeline):
     assert rows(pipeline) != then
     back(pipeline, 1)
     assert rows(pipeline) == then
+
+
+@pytest.mark.few_variants(1)
+def test_a_data_source_of_another_deployment(pipeline: Pipeline):
+    """Prevents: advice to accept what a rollback does not accept, and that never helps."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+    published(pipeline, 5)
+    published(pipeline, 9)
+    other = replace(pipeline, folder=pipeline.folder / "elsewhere")
+    other.model("flights", flights(7))
+    other.run(Accept.TAKEOVER)
+    told = back(pipeline, 1, dry_run=True).summary
+    assert "refresh with accept: [takeover] first, then roll back" in told
+    refusal: Any = refused(lambda: back(pipeline, 1), "another deployment", "then roll back")
+    assert accepts_of(refusal.refusals) == []
+    assert "run once" not in str(refusal)
+    pipeline.run(Accept.TAKEOVER)
+    back(pipeline, 1)
+    assert rows(pipeline).num_rows == 5
+
+
+@pytest.mark.slow
+@pytest.mark.few_variants(1)
+def test_work_that_a_rollback_would_drop(pipeline: Pipeline):
+    """Prevents: advice to accept what a rollback does not accept, and that never helps."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+    pipeline.declare(on_schema_change="additive")
+    pipeline.model("flights", flights(5).drop_columns("delay"))
+    pipeline.run()
+    published(pipeline, 9)
+    made = other_users.CALCULATION.replace("flight_id", "delay").encode()
+    other_users.edits(pipeline, lambda tds: tds.replace(b"<aliases", made + b"<aliases", 1))
+    refusal: Any = refused(lambda: back(pipeline, 1), "An overwrite drops", "then roll back")
+    assert accepts_of(refusal.refusals) == []
+    pipeline.run(Accept.OVERWRITE, full=True)
+    back(pipeline, 1)
+    assert rows(pipeline).num_rows == 5
