@@ -82,6 +82,20 @@ class HeldClaim:
         self._check(history)
         self.history = history
 
+    def may_be_overtaken(self) -> bool:
+        """Whether it is unknown if the claim still holds, because the records cannot be read.
+
+        Raises:
+            OvertakenError: as `check_fence`.
+        """
+        try:
+            self.check_fence()
+        except OvertakenError:
+            raise
+        except (RefreshError, OSError):
+            return True
+        return False
+
     def check_effect(self, intent: Intent) -> None:
         """Check that the claim held until a request took effect; call this afterwards.
 

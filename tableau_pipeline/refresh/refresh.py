@@ -154,10 +154,9 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
         try:
             return _refresh(phases)
         except RefusedError:
-            # The hold may be that of a rollback which has overtaken this one.
-            phases.claim.check_fence()
-            # The server may have accepted a first attempt before the second one was refused.
-            if not phases.sender.accepted:
+            # The hold may be that of a rollback which has overtaken this one. The server may have
+            # accepted a first attempt before the second one was refused.
+            if not (phases.claim.may_be_overtaken() or phases.sender.accepted):
                 if before:
                     put_hold(place, key, before)
                 else:
@@ -572,6 +571,6 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
             yield _Phases(setup, claim, planner, sender, started=started, accepted=accepted)
         except RefusedError:
             # An overtaken refresh may be refused because of old records, or of what the other one
-            # has changed since: report the overtaking instead.
-            claim.check_fence()
+            # has changed since: report the overtaking instead, unless the store fails now.
+            claim.may_be_overtaken()
             raise

@@ -1,7 +1,7 @@
 """One refresh of a data source at a time: claims, the fence, and who goes on although overtaken."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Owner, Record
+from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.errors import (
     NoProjectError,
     OvertakenError,
@@ -281,3 +282,23 @@ def test_overtaken_refresh_is_not_refused_by_the_server(pipeline: Pipeline):
 
     zombie.stops("find_by_name", newer_refresh, "overtaken")
     assert pipeline.wrong() == []
+
+
+@pytest.mark.parametrize("error", [StoreError("No answer"), OSError("Stale file handle")])
+@pytest.mark.parametrize("fails", [("latest",), ("latest", "append")])
+def test_refused_while_the_store_of_the_journal_fails(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, fails: Sequence[str], error: Exception
+):
+    """Prevents: a refusal that a failure of the journal's store hides."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    def refuse() -> None:
+        for name in fails:
+            monkeypatch.setattr(StoredJournal, name, fail)
+        raise NoProjectError('There is no project "Sales": create it')
+
+    around = {"around_server": lambda server: At(server, "find_by_name", refuse)}
+    with pytest.raises(NoProjectError):
+        pipeline.run(around=around)
