@@ -117,8 +117,8 @@ class RefreshConfig(dg.Config):
     rollback: int = Field(
         default=0,
         description="Publish again what the refresh of this number published, and hold the data "
-        "source there until a user releases it. It excludes build_only, metadata_only, approval "
-        "and plan.",
+        "source there until a user releases it. It excludes build_only, metadata_only, accept, "
+        "approval and plan.",
     )
     why: str = Field(default="", description="Why it is rolled back, for all who see it held.")
     by: str = Field(
