@@ -255,7 +255,11 @@ class Publisher:
             raise RefusedError(*others, replace(last, problem=problem, remedy=remedy)) from error
         sent = replace(sent, merged=merged)
         if sent.metadata is None:
-            return sent
+            # If the job cannot be seen either, another user's change may pass for its effect.
+            return sent.warned(
+                f'The metadata of "{sent.remote.name}" cannot be read after they were published. '
+                "Its metadata may not be set yet"
+            )
         check_filters_kept(self.base, sent.metadata, name=sent.remote.name)
         if changed := self.metadata.differences_on_server(merged.tds, sent.metadata):
             return sent.warned(

@@ -181,8 +181,9 @@ def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
     if CERTIFIED not in shown and (luid, CERTIFIED) in requests.set_by_users:
         # A note that a refresh sets shows once a user certifies the data source again.
         declared = {item: declared[item] for item in declared.keys() - {NOTE}}
-    if "Its metadata is not set yet" in text:
-        # A user has changed the data source in between: the next refresh sets what is missing.
+    if "Its metadata is not set yet" in text or "Its metadata may not be set yet" in text:
+        # A user has changed the data source in between, or the metadata cannot be read: the next
+        # refresh sets what is missing.
         by_users = by_users | declared.keys()
     for item in (shown.keys() | declared.keys()) - by_users:
         _check_item(history, refresh, (luid, item), shown, declared, text)

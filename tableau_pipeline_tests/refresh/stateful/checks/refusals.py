@@ -49,6 +49,7 @@ class _Refusal:
             **self._checks_of_guards(),
             r"The schema changed: (.+)\. on_schema_change": self._schema,
             r'"[^"]+" must be overwritten, because': lambda: self._may_have_edits,
+            "Removing .+ also removes what people made of it: ": lambda: self._may_have_edits,
             r'The metadata of "[^"]+" were changed .* a person|, and the server has .* Nothing was '
             "sent": lambda: (
                 self._declaration.metadata.on_conflict == "refuse" and self._may_have_edits
