@@ -243,16 +243,7 @@ class Publisher:
         except RefusedError as error:
             if not merged.phrase:
                 raise
-            *others, last = error.refusals
-            problem = (
-                f"{last.text} The file was a .tdsx package, to bring along what is declared "
-                f"({merged.phrase})"
-            )
-            remedy = (
-                "If this is the cause: remove it from the declaration, or have the server accept "
-                "such packages"
-            )
-            raise RefusedError(*others, replace(last, problem=problem, remedy=remedy)) from error
+            raise _of_a_package(error, merged.phrase) from error
         sent = replace(sent, merged=merged)
         if sent.metadata is None:
             # If the job cannot be seen either, another user's change may pass for its effect.
@@ -266,3 +257,20 @@ class Publisher:
                 f"The server holds other metadata than were published: {'; '.join(changed)}"
             )
         return sent.proved()
+
+
+def _of_a_package(error: RefusedError, phrase: str) -> RefusedError:
+    """Return a refusal that also says why the file was a package.
+
+    Args:
+        phrase: the metadata that the package brings, as `Merge.phrase`.
+    """
+    *others, last = error.refusals
+    problem = (
+        f"{last.text} The file was a .tdsx package, to bring along what is declared ({phrase})"
+    )
+    remedy = (
+        "If this is the cause: remove it from the declaration, or have the server accept such "
+        "packages"
+    )
+    return RefusedError(*others, replace(last, problem=problem, remedy=remedy))
