@@ -20,7 +20,7 @@ from tableau_pipeline.outcome import Status
 from tableau_pipeline.yaml_keys import keyed
 
 # Values of `Status`.
-Reported = Literal["failed", "refused", "drifted", "late"]
+Reported = Literal["failed", "refused", "drifted", "late", "held"]
 # A data source may have the key "audit", but no key has an "@".
 _JOB = f"@{AUDIT}"
 _FILES = "@files"
@@ -38,10 +38,10 @@ class Notify:
         'from the environment: ["{{ env.SLACK_URL }}"].',
     )
     on: tuple[Reported, ...] = Field(
-        default=("failed", "refused", "drifted", "late"),
+        default=("failed", "refused", "drifted", "late", "held"),
         min_length=1,
         description="What to report. `drifted`: the audit found a difference. `late`: the "
-        "last refresh misses `freshness`.",
+        "last refresh misses `freshness`. `held`: a user keeps it as it is.",
     )
 
     @field_validator("urls")
@@ -77,7 +77,8 @@ class Incident:
     """A problem of a data source, reported once for as long as it lasts.
 
     Attributes:
-        subject: the key of the data source, the job of the audit, or the journals of files.
+        subject: the key of the data source, its hold, the job of the audit, or the journals of
+            files.
         status: None if nothing is wrong.
         id: distinguishes incidents of the same data source.
         run_id: the run to inspect.
@@ -144,7 +145,7 @@ def notification_sensor(
 def incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
-    """Yield an incident, or its absence, for each data source not being refreshed or held."""
+    """Yield an incident, or its absence, for each data source not being refreshed."""
     found = [*statuses(instance, datasources, reads_journal=False).values()]
     try:
         found += statuses_of_files(instance).values()
@@ -164,8 +165,11 @@ def incidents(
         elif status.state is Status.UNKNOWN:
             text = f'The status of "{status.name}" is unknown: {status.why}'
             yield Incident(status.key, Status.FAILED, "unreadable", text)
-        elif status.state not in (Status.RUNNING, Status.HELD):
-            # A hold is not reported, because a person decided it, and it ends no incident.
+        elif status.state is Status.HELD:
+            # A hold ends no other incident, so it is a subject of its own. No key has an "@".
+            text = f'"{status.name}" is {status.why}\nTo go on: {status.remedy}'
+            yield Incident(f"{status.key}@hold", status.state, status.why, text)
+        elif status.state is not Status.RUNNING:
             yield Incident(status.key)
 
 

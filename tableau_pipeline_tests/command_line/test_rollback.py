@@ -62,7 +62,7 @@ def test_a_bad_model_at_six(declared: World, monkeypatch: pytest.MonkeyPatch):
     assert skipped.code == 0
     assert "Nothing was done" in skipped.text
     assert rows(declared) == 8
-    assert "held since" in warning_of(declared)
+    assert "held since" in shown_elsewhere(declared)
     released = declared.run("release", KEY)
     assert masked(released.text) == documented(f"tableau-pipeline release {KEY}", GUIDE)
     assert declared.run("refresh", KEY).code == 0
@@ -71,17 +71,16 @@ def test_a_bad_model_at_six(declared: World, monkeypatch: pytest.MonkeyPatch):
     assert "was not held" in declared.run("release", KEY).text
 
 
-def warning_of(world: World) -> str:
-    """The warning in Tableau. A hold makes no notification, and ends no incident."""
+def shown_elsewhere(world: World) -> str:
+    """The message and the warning in Tableau about the hold of the data source."""
     world.forget()
     with open_project(f"{world.name}.definitions") as project:
         sources = project.datasources
-        assert KEY not in {
-            each.subject for each in incidents(project.instance, [*sources.values()])
-        }
-        text = dict(_warning_texts(project.instance, sources))[KEY]
-    assert "wrong time zone" in text
-    return text
+        _, incident = incidents(project.instance, [*sources.values()])
+        texts = dict(_warning_texts(project.instance, sources))
+    assert incident.subject == f"{KEY}@hold"
+    assert "wrong time zone" in texts[KEY]
+    return incident.text
 
 
 def test_a_step_that_skips(declared: World):

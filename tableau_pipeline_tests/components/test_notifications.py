@@ -1,6 +1,7 @@
 """Telling people of incidents: by web and by mail."""
 
 import json
+import re
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,6 +17,7 @@ from dagster._core.test_utils import create_run_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from tableau_pipeline.components.audit import AUDIT
+from tableau_pipeline.components.journal import journal_of
 from tableau_pipeline.components.notifications import (
     Notify,
     _audit_incidents,
@@ -23,6 +25,7 @@ from tableau_pipeline.components.notifications import (
 )
 from tableau_pipeline.components.published_datasource import PublishedDatasource
 from tableau_pipeline.components.status import failure_of
+from tableau_pipeline.core.hold import Hold, end_hold, put_hold
 from tableau_pipeline.dagster_internals import REPOSITORY_TAG
 from tableau_pipeline.rendering import command
 from tableau_pipeline_tests.components.conftest import NewInstance
@@ -161,6 +164,29 @@ def test_refused_and_failed_in_turns(location: Location):
         tick()
         location.sandbox.start()
         assert '"Busy" has failed' in web.got[1]["message"]
+
+
+@pytest.mark.slow
+def test_a_hold_is_reported_once(location: Location):
+    """Prevents: a team that learns from its readers that somebody holds a data source; or hears of
+    its old refusal again after the hold."""
+    journal = journal_of(location.instance, "busy")
+    with telling(location, Web) as (tick, web):
+        location.model(flights(1))
+        location.refresh("busy")
+        tick()
+        put_hold(journal.place, journal.key, Hold(by="eve", why="audit"))
+        for _ in range(3):
+            tick()
+        _, posted = web.got
+        assert re.match(r'"Busy" is held since .* by eve.*: audit', posted["message"])
+        assert "To go on: tableau-pipeline release busy" in posted["message"]
+        end_hold(journal.place, journal.key)
+        tick()
+        assert len(web.got) == 2
+        put_hold(journal.place, journal.key, Hold(by="bob"))
+        tick()
+        assert "by bob" in web.got[2]["message"]
 
 
 @pytest.mark.slow
