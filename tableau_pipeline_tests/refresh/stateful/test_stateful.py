@@ -21,6 +21,7 @@ SEED = os.environ.get("STATEFUL_SEED")
 PARTS = 4
 # Fresh histories that once failed: the digest of what their seed draws, and what went wrong.
 REGRESSIONS = {
+    278812961: ("b2eb93c8", "an owner declared by a deployment that takes the data source over"),
     493430300: ("9c339b36", "a refusal that names work on a column to be removed"),
     44573387: ("01bb9fea", "metadata that another deployment dropped, whose publish then failed"),
     204522139: ("b7203b24", "a caption of a data source that was taken over, and moved meanwhile"),

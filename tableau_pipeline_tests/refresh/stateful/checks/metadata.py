@@ -149,6 +149,8 @@ def _may_replace(history: Any, refresh: Refresh, datasource: Datasource, item: I
     declared = expected_metadata(declaration, refresh.contents).get(item)
     settled = history.requests.settled.get((datasource.luid, item))
     is_new = declared != settled or item[0] == "permission" or history.metadata_unclear
+    # A deployment that takes it over has no record of what another one settled.
+    is_new |= Accept.TAKEOVER in refresh.options.accept
     wins = declaration.metadata.on_conflict == "replace"
     wins = wins and Accept.METADATA not in refresh.options.accept
     return wins and declared is not None and is_new
