@@ -161,7 +161,16 @@ def _check_features(table: DeltaTable, path: str) -> None:
             "not read. Drop one of them (ALTER TABLE ... DROP FEATURE typeWidening), or publish "
             "the table through a Spark model"
         )
+    partition_columns = set(table.metadata().partition_columns)
     for field in table.schema().fields:
+        # The log has escapes for the bytes. Not all writers escape them, and deltalake does not
+        # turn the escapes back into bytes.
+        if field.name in partition_columns and str(field.type.type) == "binary":
+            raise LakeError(
+                f'{_title(path)} is partitioned by the binary column "{field.name}", whose values '
+                "deltalake does not read as they are. Partition the table by another column, or "
+                "publish it through a Spark model"
+            )
         # The name of the key is part of the format.
         for change in field.metadata.get("delta.typeChanges") or ():
             before, after = change["fromType"], change["toType"]
