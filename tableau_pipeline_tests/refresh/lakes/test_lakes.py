@@ -340,7 +340,11 @@ ROWS = values_of_all_types()
 
 def write_delta(rows: pa.Table, by: Sequence[str], folder: Path, _: SqlCatalog) -> Any:
     write_deltalake(folder, rows, partition_by=[*by] or None)
-    return folder, lambda: DeltaTable(folder).to_pyarrow_table()
+    if "word" in by:
+        # In a partition column of Delta, an empty text is NULL.
+        texts = pa.array([text or None for text in rows["word"].to_pylist()], pa.string())
+        rows = rows.set_column(rows.schema.get_field_index("word"), "word", texts)
+    return folder, rows
 
 
 def write_iceberg(rows: pa.Table, by: Sequence[str], folder: Path, catalog: SqlCatalog) -> Any:
@@ -351,7 +355,7 @@ def write_iceberg(rows: pa.Table, by: Sequence[str], folder: Path, catalog: SqlC
         for column in by:
             change.add_identity(column)
     made.append(rows)
-    return in_catalog(made), lambda: made.scan().to_arrow()
+    return in_catalog(made), rows
 
 
 @pytest.mark.slow
@@ -365,10 +369,10 @@ def test_types_and_partitions(
     others = {"delta": [["plain", "tiny"], ["at", "local"], ["single"]]}
     partitions += others.get(format_, [["price", "plain"]])
     for number, by in enumerate(partitions):
-        location, held = write(ROWS, by, tmp_path / f"types{number}", catalog)
+        location, written = write(ROWS, by, tmp_path / f"types{number}", catalog)
         follow(pipeline, format_, location)
         pipeline.run(full=True)
-        assert published(pipeline) == in_order(held()), by
+        assert published(pipeline) == in_order(written), by
 
 
 @pytest.mark.slow
