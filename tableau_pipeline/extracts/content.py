@@ -163,12 +163,15 @@ def _cutoff(
         return recorded
     type_ = type_of(snapshot.columns, retain.column)
     dates = select_sql(table_source(table, snapshot, only=(retain.column,)))
+    latest = f"MAX({escape_name(retain.column)})"
+    counted_back = f"CAST({latest} - INTERVAL '{retain.days} days' AS {type_})"
+    # hyperd writes years before 1 in a form that it does not read. GREATEST ignores NULL.
+    value = f"CASE WHEN {latest} IS NOT NULL THEN GREATEST({counted_back}, {literal('0001-01-01', type_)}) END"
     with connect(hyper()) as connection:
-        last = connection.execute_scalar_query(
-            f"SELECT CAST(CAST(MAX({escape_name(retain.column)}) - INTERVAL '{retain.days} days' "  # noqa: S608
-            f"AS {type_}) AS TEXT) FROM {dates} source"
+        first = connection.execute_scalar_query(
+            f"SELECT CAST({value} AS TEXT) FROM {dates} source"  # noqa: S608
         )
-    return None if last is None else Cutoff(**rule, value=str(last))
+    return None if first is None else Cutoff(**rule, value=str(first))
 
 
 def type_of(columns: Sequence[Column], name: str) -> str:

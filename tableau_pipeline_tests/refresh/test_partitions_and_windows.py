@@ -221,6 +221,19 @@ def test_window_over_a_model_that_stands_still(pipeline: Pipeline, policy: Polic
         assert published(pipeline) == rows
 
 
+@pytest.mark.parametrize(
+    "type_", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")], ids=str
+)
+def test_window_that_begins_before_the_first_year(pipeline: Pipeline, type_: pa.DataType):
+    """Prevents: a window that counts back from old dates fails, because its cutoff is before 1."""
+    pipeline.policy(Diff(("flight_id",)), retain=Retain("day", 400_000, "max"), guard=LAX)
+    for count in (2, 3):
+        days = pa.array([datetime(100 + number, 1, 1, tzinfo=UTC) for number in range(count)])
+        pipeline.model("flights", flights(count, day=days.cast(type_)))
+        pipeline.run()
+        assert pipeline.wrong() == []
+
+
 @pytest.mark.parametrize(("column", "phrase"), [("dya", 'names "dya"'), ("id", '"id" is bigint')])
 def test_column_that_is_no_date(pipeline: Pipeline, column: str, phrase: str):
     """Prevents: a misspelt column shows as an error of hyperd, or numbers pass for days."""
