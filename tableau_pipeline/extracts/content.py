@@ -166,7 +166,8 @@ def _cutoff(
     latest = f"MAX({escape_name(retain.column)})"
     counted_back = f"CAST({latest} - INTERVAL '{retain.days} days' AS {type_})"
     # hyperd writes years before 1 in a form that it does not read. GREATEST ignores NULL.
-    value = f"CASE WHEN {latest} IS NOT NULL THEN GREATEST({counted_back}, {literal('0001-01-01', type_)}) END"
+    in_time = f"GREATEST({counted_back}, {literal('0001-01-01', type_)})"
+    value = f"CASE WHEN {latest} IS NOT NULL THEN {in_time} END"
     with connect(hyper()) as connection:
         first = connection.execute_scalar_query(
             f"SELECT CAST({value} AS TEXT) FROM {dates} source"  # noqa: S608

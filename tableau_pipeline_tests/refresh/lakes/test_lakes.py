@@ -396,6 +396,15 @@ def test_a_change_of_any_column(pipeline: Pipeline, tmp_path: Path):
     assert published(pipeline) == in_order(DeltaTable(path).to_pyarrow_table())
 
 
+@pytest.mark.parametrize("name", ["a b", "100%", "ä#?x"])
+def test_name_of_a_folder(pipeline: Pipeline, tmp_path: Path, name: str):
+    """Prevents: a folder is not found, because its name looks like the escapes of a URL."""
+    write_deltalake(tmp_path / name, rows_of([1]))
+    follow(pipeline, "delta", tmp_path / name)
+    pipeline.run()
+    assert published(pipeline) == in_order(rows_of([1]))
+
+
 def test_binary_partitions_of_delta(pipeline: Pipeline, tmp_path: Path):
     """Prevents: a binary value is published as the escapes that the log of a table has for it."""
     rows = rows_of([1]).append_column("raw", pa.array([b"\x01\xff"], pa.binary()))
