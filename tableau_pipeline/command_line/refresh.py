@@ -255,7 +255,14 @@ def _launch(work: _Work, url: str, output: Output) -> dict[str, Any]:
         "assetSelection": [{"path": asset.path} for asset in work.assets],
     }
     run = {"selector": selector, "runConfigData": work.config}
-    launched = _ask(url, _LAUNCH_MUTATION, run=run)["launchRun"]
+    try:
+        launched = _ask(url, _LAUNCH_MUTATION, run=run)["launchRun"]
+    except RefreshError as error:
+        if not isinstance(error.__cause__, requests.RequestException):
+            raise
+        raise RefreshError(
+            f"{error}. The run may have started: look at {url.rstrip('/')}/runs first"
+        ) from error
     if "run" not in launched:
         # A deployment of another release may not know an option of the run config.
         problems = [each["message"] for each in launched.get("errors", ())]

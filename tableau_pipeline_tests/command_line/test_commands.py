@@ -511,6 +511,14 @@ def test_a_deployment_of_another_release(morning: World, monkeypatch: pytest.Mon
     assert f"http://here did not start the run: {problem}" in result.errors
 
 
+def test_a_launch_without_an_answer(morning: World, monkeypatch: pytest.MonkeyPatch):
+    """Prevents: a user launches a second run, because the first one seems not to have started."""
+    monkeypatch.setattr(requests, "post", WebServer(requests.ReadTimeout()).post)
+    result = morning.run("refresh", "arrivals", "--webserver", "http://here")
+    assert result.code == 1
+    assert "The run may have started: look at http://here/runs" in result.errors
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_in_a_deployment(morning: World, tmp_path: Path):
