@@ -1,6 +1,5 @@
 """What the snapshot's files could be like, and what that does to the write, the load and sizes."""
 
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from tableauhyperapi import CreateMode, HyperProcess
 
 from benchmarks.bare import scan
 from benchmarks.lineitem import KEY, generate
-from benchmarks.peers.process_tree import processor_seconds
+from benchmarks.peers.process_tree import processor_seconds_of
 from benchmarks.results import figure
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.snapshots.spark import spark_session
@@ -118,10 +117,10 @@ def _ratios(effects: Sequence[Effect], defaults: Sequence[Effect], of: str) -> l
 
 def _effect(rows: DataFrame, choice: Choice, *, folder: Path) -> Effect:
     shutil.rmtree(folder, ignore_errors=True)
-    write = _processor_seconds(lambda: choice.write(rows, folder))
+    write = processor_seconds_of(lambda: choice.write(rows, folder))
     files = sorted(folder.glob("*.parquet"))
     extract = folder / "rows.hyper"
-    load = _processor_seconds(lambda: _load(hyper_process(), files, extract))
+    load = processor_seconds_of(lambda: _load(hyper_process(), files, extract))
     stored = sum(file.stat().st_size for file in files)
     return Effect(write, stored, load, extract.stat().st_size)
 
@@ -131,10 +130,3 @@ def _load(hyper: HyperProcess, files: list[Path], extract: Path) -> None:
         connection.execute_command(
             f'CREATE TABLE "rows" AS SELECT * FROM {scan([str(file) for file in files])}'
         )
-
-
-def _processor_seconds(work: Callable[[], object]) -> float:
-    """Of this process, its JVM and its hyperd: other load on the machine hardly moves them."""
-    before = processor_seconds(os.getpid())
-    work()
-    return processor_seconds(os.getpid()) - before

@@ -1,10 +1,10 @@
 """Reading CSV exactly, against Spark's own reader."""
 
-import os
 import random
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.fresh_process import in_fresh_process, peak_memory
-from benchmarks.peers.process_tree import processor_seconds
+from benchmarks.peers.process_tree import processor_seconds_of
 from benchmarks.results import figure
 from tableau_pipeline.ingest.file_store import store_rows
 from tableau_pipeline.ingest.frames import read_files, rows_of
@@ -50,11 +50,11 @@ def compare_files(runs: int) -> None:
         found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
         for run in range(runs + 1):
             for way, convert in ways.items():
-                start, used = time.perf_counter(), processor_seconds(os.getpid())
-                convert(folder / way / str(run))
+                start = time.perf_counter()
+                used = processor_seconds_of(partial(convert, folder / way / str(run)))
                 seconds = time.perf_counter() - start
                 if run:  # the first one warms the JVM
-                    found[way].append((seconds, processor_seconds(os.getpid()) - used))
+                    found[way].append((seconds, used))
         if _hash(spark, folder / "Spark/0") != _hash(spark, folder / "ours/0"):
             raise AssertionError("Spark and this pipeline read different rows from one file")
         print(f"\n{path.stat().st_size / 1e6:.0f} MB of CSV, {ROWS:,} rows, {runs} runs")

@@ -1,12 +1,16 @@
 """Figures of benchmarks that are kept, and what got worse since."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import results
 from benchmarks.journal_requests import measure_journal
+from benchmarks.peers.process_tree import processor_seconds, processor_seconds_of
 
 
 def test_only_what_got_worse_is_told(tmp_path: Path):
@@ -65,3 +69,35 @@ def test_the_requests_of_a_journal_are_kept(tmp_path: Path):
     ]
     # The deployment once; of each a listing and a read.
     assert kept["status, 2 data sources, 2 records: requests of each"]["median"] == 2.5
+
+
+_FORGETS_ITS_CHILD = """
+import signal, subprocess, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+burn = "import time\\nwhile time.process_time() < 0.5: pass\\nprint(flush=True)\\ninput()"
+child = subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE)
+input()
+child.communicate(b"x\\n")
+print(flush=True)
+input()
+"""
+
+
+def test_processes_that_end_take_no_seconds_away():
+    """Prevents: a benchmark shows too few processor seconds, because Spark ended an idle worker."""
+    command = [sys.executable, "-c", _FORGETS_ITS_CHILD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+
+        def end_the_child() -> None:
+            process.stdin.write(b"x\n")
+            process.stdin.flush()
+            process.stdout.readline()
+
+        process.stdout.readline()
+        total = processor_seconds(os.getpid())
+        used = processor_seconds_of(end_the_child)
+        assert processor_seconds(os.getpid()) < total - 0.4
+        assert used >= 0
+        process.communicate(b"x\n")

@@ -1,5 +1,6 @@
 """What a process and all that it started take of the machine: its JVM, workers and hyperd."""
 
+import os
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -16,13 +17,29 @@ class Peak:
 
 
 def processor_seconds(pid: int) -> float:
-    """Of all its processes, ended ones included."""
-    total = 0.0
+    """Return the processor seconds of a process and of all that it started, ended ones included."""
+    return sum(_seconds_of_each(pid).values())
+
+
+def processor_seconds_of(work: Callable[[], object]) -> float:
+    """Do some work; return the processor seconds that this process and all that it started took.
+
+    Spark ends Python workers that were idle for a minute, and nothing counts their seconds any
+    more. So compare each process with itself, instead of the sums before and after.
+    """
+    before = _seconds_of_each(os.getpid())
+    work()
+    after = _seconds_of_each(os.getpid())
+    return sum(seconds - before.get(process, 0) for process, seconds in after.items())
+
+
+def _seconds_of_each(pid: int) -> dict[psutil.Process, float]:
+    found = {}
     for process in processes(pid):
         with suppress(psutil.NoSuchProcess):
             used = process.cpu_times()
-            total += used.user + used.system + used.children_user + used.children_system
-    return total
+            found[process] = used.user + used.system + used.children_user + used.children_system
+    return found
 
 
 def watched_memory(pid: int) -> AbstractContextManager[Peak]:
