@@ -1,4 +1,4 @@
-"""`make bench`: alternatives side by side, on equal contents, as ratios."""
+"""`make bench`: compare alternative ways to equal contents, mostly as ratios of their costs."""
 
 import argparse
 import json
@@ -39,14 +39,14 @@ _WHICH = {
     "hosts": lambda chosen: compare_with_several_hosts(chosen.scale),
 }
 
-# Needs PostgreSQL, which pip does not install.
+# This benchmark needs PostgreSQL, which pip does not install.
 _WITH_SERVERS = "hosts"
 _SCALED = ("increments", "change", "choices", "peers", "hosts")
 _SCALE = 1.0
 
 
 def _options(benchmark: str, chosen: argparse.Namespace) -> dict[str, str]:
-    """Return the options that change what a benchmark does; those by default are left out."""
+    """Return the options that change what a benchmark does and differ from their defaults."""
     options = {}
     if benchmark in _SCALED and chosen.scale != _SCALE:
         options["scale"] = f"{chosen.scale:g}"
@@ -60,25 +60,25 @@ if __name__ == "__main__":
     parser.add_argument(
         "which", nargs="?", choices=_WHICH, help=f"(default: all but {_WITH_SERVERS})"
     )
-    parser.add_argument("--scale", type=float, default=_SCALE, help="of TPC-H (default: 1)")
-    parser.add_argument("--runs", type=int, default=5, help="of all but the build (default: 5)")
+    parser.add_argument("--scale", type=float, default=_SCALE, help="scale of TPC-H (default: 1)")
+    parser.add_argument("--runs", type=int, default=5, help="repetitions (default: 5)")
     parser.add_argument(
         "--cases",
         type=lambda letters: letters.split(","),
         default=[*CASES],
-        help=f"of change, for instance a,b (default: {','.join(CASES)})",
+        help=f"cases of `change`, for instance a,b (default: {','.join(CASES)})",
     )
     parser.add_argument(
         "--worse",
         nargs=2,
         type=Path,
         metavar=("OLD", "NEW"),
-        help="only compare two results.json: print what got worse by more than 5 %%",
+        help="only compare two results.json: print the medians that got worse by more than 5 %%",
     )
     parsed = parser.parse_args()
     if parsed.worse:
         lines = [*worse(*(json.loads(file.read_text("utf-8")) for file in parsed.worse))]
-        print("\n".join(lines) or "Nothing got worse by more than 5 %.")
+        print("\n".join(lines) or "No median got worse by more than 5 %.")
         sys.exit(bool(lines))
     for name, compare in _WHICH.items():
         if parsed.which == name or (not parsed.which and name != _WITH_SERVERS):

@@ -1,4 +1,4 @@
-"""What hyperd does with Parquet files on its own: the floor, and an independent look."""
+"""Queries of hyperd on Parquet files: the least work of a build, and an independent comparison."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from tableau_pipeline.hyper.types import string_literal
 
 
 def scan(files: Sequence[str]) -> str:
-    """The files as one relation in SQL."""
+    """Return the SQL expression that reads Parquet files as one relation."""
     paths = ", ".join(string_literal(file) for file in files)
     return f"external(ARRAY[{paths}], FORMAT => 'parquet')"
 
@@ -25,12 +25,14 @@ def differing_rows(
     key: Sequence[str],
     slices: int = 1,
 ) -> int:
-    """Rows of a table, or of Parquet files, without an equal on the other side.
+    """Count the rows of a table and of Parquet files that have no equal row on the other side.
+
+    If the table and the files differ in their number of rows, the difference is added to the count.
 
     Args:
-        key: identifies the rows of the files; where those of the table repeat, they differ.
-        slices: how many to compare one after the other, which takes less memory; more than one
-            if the first column of the key is a number.
+        key: the columns that identify a row of the files.
+        slices: the number of parts that are compared one after the other; more parts take less
+            memory. With more than one part, the first column of the key must be a number.
     """
     same_key = " AND ".join(f"t.{c} = f.{c}" for c in map(escape_name, key))
     differs = " OR ".join(f"t.{c} IS DISTINCT FROM f.{c}" for c in map(escape_name, columns))

@@ -1,4 +1,4 @@
-"""Building the flights extract, against the bare SQL that any solution would have to run."""
+"""Time the build of the flights extract, and the bare SQL that any solution would have to run."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ RUNS = 9
 
 
 def compare_with_bare_sql() -> None:
-    """Interleaved; hyperd's start is left out of both."""
+    """Print the ratios of alternating builds. Neither build includes the start of hyperd."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         snapshots = _snapshots(folder)
@@ -46,7 +46,7 @@ def compare_with_bare_sql() -> None:
         for run in range(RUNS + 1):
             took = _seconds(lambda: files.file(tables))
             floor = _seconds(lambda: _bare(hyper, bare, snapshots))
-            if run:  # the first one warms the page cache
+            if run:  # the first run warms the page cache
                 ratios.append(took / floor)
                 seconds.append((took, floor))
                 print(f"ours {took:.3f} s   bare CTAS {floor:.3f} s   ratio {ratios[-1]:.2f}")
@@ -88,7 +88,10 @@ def _bare(hyper: HyperProcess, path: Path, snapshots: dict[str, Snapshot]) -> No
 
 
 def _assert_equal(hyper: HyperProcess, ours: Path, bare: Path, table: str) -> None:
-    """The bare file keeps instants with their zone; nothing else may differ."""
+    """Raise an error if the two files hold different rows.
+
+    The bare file keeps the time zone of instants, so the comparison ignores time zones.
+    """
     sides = []
     for path in (ours, bare):
         rows = read_table(hyper, path, TableName("Extract", table))

@@ -1,4 +1,4 @@
-"""What most people write: a CSV file, pandas, pantab, and Tableau's own client."""
+"""Publish a CSV file with pandas, pantab and Tableau's own client, as most people would."""
 
 import os
 import sys

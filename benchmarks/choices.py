@@ -1,4 +1,4 @@
-"""What the snapshot's files could be like, and what that does to the write, the load and sizes."""
+"""How options of the snapshot's files affect the time to write and load them, and their sizes."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,12 +27,12 @@ _MB = 1 << 20
 
 @dataclass(frozen=True)
 class Choice:
-    """A way to write the same rows.
+    """A way to write the rows of the same model to Parquet files.
 
     Attributes:
-        options: of Spark's Parquet writer.
-        order: brings the rows into another order.
-        by_arrow: Python's workers write what Spark gives them as Arrow batches.
+        options: options of Spark's Parquet writer.
+        order: returns the rows in the order in which to write them.
+        by_arrow: whether Python's workers write the files, from the Arrow batches that Spark sends.
     """
 
     name: str
@@ -62,7 +62,7 @@ def _write_part(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 @dataclass(frozen=True)
 class Effect:
-    """Processor seconds and bytes of the Parquet files, and of the `.hyper` file made of them."""
+    """What a choice costs, in processor seconds to write and load and in bytes of both formats."""
 
     write: float
     stored: int
@@ -87,7 +87,7 @@ _CHOICES = (
 
 
 def compare_choices(scale: float, runs: int) -> None:
-    """Print a table: ratios to Spark's defaults, each write and load in turns."""
+    """Print a table of ratios to Spark's defaults. Each run writes and loads with every choice."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
@@ -96,7 +96,7 @@ def compare_choices(scale: float, runs: int) -> None:
         for run in range(runs + 1):
             for choice in _CHOICES:
                 effect = _effect(rows, choice, folder=folder / "written")
-                if run:  # the first one warms the JVM
+                if run:  # the first run warms the JVM
                     found[choice.name].append(effect)
     print(f"\nlineitem at scale {scale:g}, {runs} runs; processor seconds and bytes as ratios")
     print("| choice | write | load | bytes of Parquet | bytes of .hyper |")

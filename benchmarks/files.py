@@ -1,4 +1,4 @@
-"""Reading CSV exactly, against Spark's own reader."""
+"""What exact reading of a CSV file costs, compared with Spark's own reader."""
 
 import random
 import time
@@ -34,7 +34,7 @@ _WORDS = ("golf", "polo", "passat", "corsa", "focus", "fiesta", "clio", "twingo"
 def compare_files(runs: int) -> None:
     """Convert a CSV file to Parquet in several ways, in turns, and print what each way costs.
 
-    Then print the memory that we use for the file, and for one with ten times the rows.
+    Then print the peak memory of our reader for this many rows, and for ten times as many.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -53,7 +53,7 @@ def compare_files(runs: int) -> None:
                 start = time.perf_counter()
                 used = processor_seconds_of(partial(convert, folder / way / str(run)))
                 seconds = time.perf_counter() - start
-                if run:  # the first one warms the JVM
+                if run:  # the first run warms the JVM
                     found[way].append((seconds, used))
         if _hash(spark, folder / "Spark/0") != _hash(spark, folder / "ours/0"):
             raise AssertionError("Spark and this pipeline read different rows from one file")
@@ -71,7 +71,7 @@ def compare_files(runs: int) -> None:
 def _cells(
     way: str, costs: Sequence[tuple[float, float]], by_spark: Sequence[tuple[float, float]]
 ) -> list[str]:
-    """Return the figures of a way, and their ratios to those of Spark in the same run."""
+    """Return the figures of a way, and their ratios to Spark's figures of the same run."""
     cells = []
     for position, what in enumerate(("seconds", "processor")):
         values = [cost[position] for cost in costs]
@@ -82,7 +82,7 @@ def _cells(
 
 
 def _to_snapshot(spark: SparkSession, path: Path, to: Path) -> None:
-    """Store the rows of a file as a model that returns `read_files` would store them."""
+    """Store the rows of a file as the pipeline stores a model that returns `read_files`."""
     rows = rows_of(read_files(spark, path, columns=COLUMNS))
     if rows is None:
         raise AssertionError("The rows come from Spark, not straight from the file")

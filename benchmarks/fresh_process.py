@@ -1,4 +1,4 @@
-"""Work in a process of its own, which shares neither its memory nor its JVM."""
+"""Run work in a fresh Python process, which has a memory and a JVM of its own."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -12,20 +12,20 @@ _R = TypeVar("_R")
 
 
 def in_fresh_process(work: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """What `work` returns, from a new Python process that has ended by then."""
+    """Call `work` in a fresh Python process, and return its result once the process has ended."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work, *args, **kwargs).result()
 
 
 def peak_memory(pid: int | None = None) -> int:
-    """The most bytes that a process, or else this one, ever held in memory.
+    """Return the most bytes of memory that a process ever held; by default, this process.
 
     Raises:
-        FileNotFoundError: of other processes, only Linux tells.
+        FileNotFoundError: `pid` is given, but the system is not Linux.
     """
     status = Path(f"/proc/{pid or 'self'}/status")
     if pid or status.exists():
-        # On Linux, `getrusage` begins with what the parent held.
+        # On Linux, the value of `getrusage` would start from what the parent process held.
         (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(peak.split()[1]) * 1024
     return getrusage(RUSAGE_SELF).ru_maxrss

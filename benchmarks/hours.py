@@ -1,4 +1,4 @@
-"""Three years of hourly partitions: a refresh that finds nothing new."""
+"""Measure a refresh of three years of hourly partitions that finds no change."""
 
 import logging
 import time
@@ -33,7 +33,7 @@ from tableau_pipeline.snapshots.version_store import SnapshotStore
 HOURS = 26_280
 _FIRST = datetime(2023, 1, 1, tzinfo=UTC)
 _PARTITIONS = dg.HourlyPartitionsDefinition("2023-01-01-00:00")
-# As many columns as the flights have.
+# The flights have this many columns too.
 _COLUMNS = tuple(f"column_{number}" for number in range(19))
 
 
@@ -42,9 +42,10 @@ class Figures:
     """What a refresh took.
 
     Attributes:
-        seconds: without those in which it waited for the server; `cpu` of the processor.
-        memory: bytes that the process held at most, above what it held before.
-        record: bytes of the longest record that it left in the journal.
+        seconds: seconds on the clock, without the waits for the server.
+        cpu: processor seconds.
+        memory: how many bytes the peak memory of the process grew.
+        record: bytes of the longest record that the refresh left in the journal.
     """
 
     decision: str
@@ -55,15 +56,15 @@ class Figures:
 
 
 def measure_hours(runs: int) -> None:
-    """Print the figures of refreshes that find nothing new, each in a process of its own."""
+    """Print what refreshes without a change take, each in a fresh process."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_hours(folder)
         with sandbox_process(folder / "sandbox", port=0) as environment:
-            in_fresh_process(refreshed, folder, environment)  # publishes it
+            in_fresh_process(refreshed, folder, environment)  # the first publish
             found = [in_fresh_process(refreshed, folder, environment) for _ in range(runs)]
     if {each.decision for each in found} != {"no change"}:
-        raise RuntimeError(f"this measured something else: {found}")
+        raise RuntimeError(f"a refresh found a change, so this measured something else: {found}")
     print(f"\nnothing changed in {HOURS:,} partitions, {runs} runs: median (min to max)")
     for name, values, digits in (
         ("seconds without the server's", [each.seconds for each in found], 2),
@@ -75,9 +76,9 @@ def measure_hours(runs: int) -> None:
 
 
 def write_hours(folder: Path) -> Snapshot:
-    """Store the model "hours": one partition of a row, and all others empty.
+    """Store the model "hours": one partition has one row, and all others are empty.
 
-    The figures depend on the partitions, not on their rows: no refresh opens the files.
+    The figures depend on the number of partitions, not of rows: no refresh opens the files.
     """
     store = SnapshotStore(folder / "snapshots")
     write = store.new_folder()
@@ -115,7 +116,7 @@ def _version(store: SnapshotStore, number: int, parts: Sequence[Part]) -> Snapsh
 
 
 def refreshed(folder: Path, environment: Mapping[str, str]) -> Figures:
-    """Make the published data source equal to the newest version of the model."""
+    """Refresh the data source to the newest version of the model."""
     token = PersonalAccessToken(
         environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]
     )

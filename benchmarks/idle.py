@@ -1,4 +1,4 @@
-"""What a refresh without changes costs the server and this process, over forty data sources."""
+"""What refreshes of forty data sources without a change cost the server and this process."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ _COUNT = 40
 
 
 def compare_idle(runs: int) -> None:
-    """Print the requests and processor seconds of a refresh."""
+    """Print the number of requests and the processor seconds of each refresh."""
     log = logging.getLogger(__name__)
     log.setLevel(logging.ERROR)
     requests, seconds = list[float](), list[float]()

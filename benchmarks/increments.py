@@ -1,4 +1,4 @@
-"""An increment of 1 % of TPC-H's lineitem, against the full refresh to the same content."""
+"""Compare an increment of 1 % of TPC-H's lineitem with a full refresh to the same content."""
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from tableau_pipeline.hyper.process import hyper_process
 
 _UPLINK = 12_500_000  # bytes per second: 100 Mbit/s
 
-# However often it is measured, it stays an increment.
+# The many updates of a measurement must not make this data source publish in full.
 INCREMENT = Declaration(
     key="increment",
     name="Increment",
@@ -31,7 +31,7 @@ INCREMENT = Declaration(
     republish=Republish(growth=1000),
     reconcile=None,
 )
-# Without a key to check: the cheapest full refresh that there is.
+# Without a key to check, this is the cheapest full refresh.
 FULL = Declaration(
     key="full",
     name="Full",
@@ -43,10 +43,10 @@ FULL = Declaration(
 
 @dataclass(frozen=True)
 class Run:
-    """Both ways to the same content, and one more refresh when nothing had changed.
+    """The costs of both ways to the same content, and of one more refresh without a change.
 
     Attributes:
-        rows: bytes of the changed rows in a `.hyper` file of their own.
+        rows: the bytes of a `.hyper` file that holds only the changed rows.
     """
 
     increment: Cost
@@ -56,7 +56,7 @@ class Run:
 
 
 def compare_with_full_refresh(scale: float, runs: int) -> None:
-    """Print ratios, then the memory at this scale and at a tenth of it."""
+    """Print ratios, then the peak memory at this scale and at a tenth of it."""
     small = _measure(scale / 10, runs=2)
     large = _measure(scale, runs=runs)
     print(f"\nTPC-H lineitem at scale {scale:g}, {runs} runs: median (min to max)")
@@ -107,14 +107,14 @@ def _bench(scale: float) -> Generator["_Bench"]:
 
 @dataclass(frozen=True)
 class _Bench:
-    """Two data sources, which both hold the first content before the first run."""
+    """Two data sources. Both hold the first content before the first run."""
 
     folder: Path
     contents: tuple[Content, Content]
     environment: Mapping[str, str]
 
     def run(self, number: int) -> Run:
-        """Lead both data sources to the other content."""
+        """Refresh both data sources to the content that they do not hold yet."""
         content = self.contents[(number + 1) % 2]
         ways: list[Callable[[], Cost]] = [
             lambda: self.refresh(INCREMENT, content),
@@ -163,9 +163,9 @@ class _Bench:
 def _check_decisions(run: Run) -> None:
     done = run.increment.decision, run.full.decision, run.nothing.decision
     if done != ("update", "publish (replace)", "no change"):
-        raise RuntimeError(f"what was to be compared did not happen: {done}")
+        raise RuntimeError(f"the refreshes did something else: {done}")
     if run.nothing.opened or run.nothing.hyperd:
-        raise RuntimeError(f"nothing had changed, but files were opened: {run.nothing.opened}")
+        raise RuntimeError(f"no change, but hyperd or files were used: {run.nothing.opened}")
 
 
 def _line(cost: Cost) -> str:

@@ -1,7 +1,8 @@
-"""What the journal costs in an object store: requests, and seconds where each takes 50 ms.
+"""What the journal costs in an object store: requests, and seconds if a request takes 50 ms.
 
-It reads the records of 40 and 500 data sources as `status` does, and claims and releases one data
-source as a refresh without a change does; with ten records each, and with 10,000 that were made.
+The benchmark reads the records of 40 and of 500 data sources, as `status` does. It also claims
+and releases one data source, as a refresh without a change does. It fills the journal beforehand:
+with ten records of each data source, or with 10,000 records of a single one.
 """
 
 import logging
@@ -26,13 +27,13 @@ from tableau_pipeline.refresh.claim import claimed
 
 _SECONDS = 0.05
 _OPERATIONS = ("put", "replace", "read", "list", "folders", "delete")
-# Numbers of data sources, and of the refreshes of each.
+# Each pair has the number of data sources, and the number of refreshes of each data source.
 _SIZES = ((40, 5), (500, 5), (1, 5), (1, 5000))
 
 
 @contextmanager
 def delayed() -> Generator[Counter[str]]:
-    """Let each operation of a store take as long as a request does; count them."""
+    """Delay each operation of a store by the time of a request; yield the operations' counts."""
     counts = Counter[str]()
 
     def slow(name: str, usual: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,7 +52,7 @@ def delayed() -> Generator[Counter[str]]:
 
 
 def fill(journal: StoredJournal, refreshes: int) -> None:
-    """Store what so many refreshes without a change leave: two records each."""
+    """Store two records for each refresh, as refreshes without a change do."""
     history = journal.history()
     for _ in range(refreshes):
         claim = Claim(refresh=history.refresh + 1, owner=journal.owner)
@@ -64,10 +65,10 @@ def fill(journal: StoredJournal, refreshes: int) -> None:
 
 
 def measure_journal(sizes: Sequence[tuple[int, int]] = _SIZES) -> None:
-    """Print a table.
+    """Print a table of requests and seconds.
 
     Args:
-        sizes: numbers of data sources, and of the refreshes of each.
+        sizes: pairs of the number of data sources and the number of refreshes of each.
     """
     log = logging.getLogger(__name__)
     print("\n| data sources | records | operation | requests of each | seconds |")

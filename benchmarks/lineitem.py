@@ -1,4 +1,4 @@
-"""TPC-H's lineitem in two contents: changing 1 % of the rows of one makes the other."""
+"""Store TPC-H's lineitem in two contents, which differ in 1 % of the rows."""
 
 import subprocess
 import sys
@@ -15,21 +15,22 @@ from tableau_pipeline.snapshots.write import write_snapshot
 
 KEY = ("l_orderkey", "l_linenumber")
 
-# Of 1000 rows, scattered over the whole table: these differ, and of these each content lacks one.
+# Numbers from 0 to 999 are scattered over the rows. Rows with these numbers differ between the
+# contents, or are in one content only.
 _UPDATED = range(8)
 _ONLY_IN_FIRST, _ONLY_IN_SECOND = 8, 9
 
 
 @dataclass(frozen=True)
 class Content:
-    """A snapshot, and one with those of its rows that the other one lacks."""
+    """A snapshot of one content, and one of the rows that the other content lacks."""
 
     model: Snapshot
     changed: Snapshot
 
 
 def generate(folder: Path, scale: float) -> Path:
-    """Write lineitem as one Parquet file into a folder; returns its path."""
+    """Write lineitem as one Parquet file into a folder, and return its path."""
     program = str(Path(sys.executable).with_name("tpchgen-cli"))
     subprocess.run(
         [program, "parquet", "-q", "-s", str(scale), "-T", "lineitem", "-o", str(folder)],
@@ -39,7 +40,7 @@ def generate(folder: Path, scale: float) -> Path:
 
 
 def write_contents(folder: Path, scale: float) -> tuple[Content, Content]:
-    """Both contents, as models are stored."""
+    """Store both contents as the pipeline stores models."""
     spark = spark_session(master="local[*]", remote=None, driver_memory="2g", config={})
     rows = spark.read.parquet(str(generate(folder, scale)))
     number = F.expr(f"pmod(xxhash64({', '.join(KEY)}), 1000)")

@@ -1,4 +1,4 @@
-"""A refresh of lineitem, and what it took; to be run in a process of its own."""
+"""Refresh a data source from a version of lineitem, in a fresh process, and measure the cost."""
 
 import logging
 import sys
@@ -26,16 +26,17 @@ class Cost:
     """What a refresh took.
 
     Attributes:
-        decision: what it did.
-        shipped: bytes of the file that was sent.
+        decision: what the refresh did.
+        shipped: the bytes of the file that it sent.
         phases: seconds by phase.
-        wall: seconds from its start to its end, signing in included.
-        uplink: of these, seconds in requests that carry a file.
-        server: of these, seconds in all other requests, and between two looks at a job.
-        cpu: seconds of processor time, of this process and its hyperd.
-        peak: bytes of memory that this process held at most, without hyperd's.
+        wall: seconds from the start to the end, with the sign-in.
+        uplink: the part of `wall` that went into requests with a file.
+        server: the part of `wall` that went into other requests, and into pauses between two
+            requests for the state of a job.
+        cpu: processor seconds of this process and its hyperd.
+        peak: the most bytes of memory that this process held, without hyperd's memory.
         opened: the Parquet and `.hyper` files that Python opened.
-        hyperd: whether hyperd was asked for, which may open files too.
+        hyperd: whether the refresh asked for hyperd, which may have opened files too.
     """
 
     decision: str
@@ -51,7 +52,7 @@ class Cost:
 
     @property
     def client(self) -> float:
-        """Seconds in which neither the uplink nor the server was waited for."""
+        """The seconds in which the refresh waited for neither the uplink nor the server."""
         return self.wall - self.uplink - self.server
 
 
@@ -63,7 +64,7 @@ def refreshed(
     environment: Mapping[str, str],
     full: bool = False,
 ) -> Cost:
-    """Make the published data source equal to `model`, as if it were the newest version."""
+    """Make the published data source equal to `model`, as if `model` were the newest version."""
     opened: list[str] = []
     sys.addaudithook(lambda event, args: _note_data_file(opened, event, args))
     asked: list[Hyperd] = []
@@ -108,7 +109,7 @@ def refreshed(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """A store in which a version is the newest that need not be."""
+    """A store that returns the chosen version as the newest, even if it is older."""
 
     model: Snapshot
     store: SnapshotStore
@@ -126,6 +127,9 @@ def _note_data_file(opened: list[str], event: str, args: tuple) -> None:
 
 
 def _cpu() -> float:
-    """Of hyperd only once it has ended."""
+    """Return the processor seconds of this process and of its ended children.
+
+    hyperd counts only once it has ended.
+    """
     usages = getrusage(RUSAGE_SELF), getrusage(RUSAGE_CHILDREN)
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)

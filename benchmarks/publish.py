@@ -1,4 +1,4 @@
-"""The command `publish`, against a script of fifteen lines that proves nothing."""
+"""Compare the command `publish` with a short script that checks nothing."""
 
 import json
 import os
@@ -23,7 +23,7 @@ _SCRIPT = [sys.executable, str(Path(__file__).with_name("by_script.py"))]
 
 
 def compare_publish(runs: int) -> None:
-    """Print tables: processor seconds of fresh processes, in turns; and the bytes of a change."""
+    """Print what fresh processes of each way cost, in turns; then print the bytes of a change."""
     with TemporaryDirectory() as name, running_sandbox(Path(name, "sandbox")) as sandbox:
         folder = Path(name)
         path = generated(folder / "rows.csv", ROWS)
@@ -45,7 +45,7 @@ def compare_publish(runs: int) -> None:
             for way, command in ways.items():
                 named = f"{way} {run}" if way == "script" else f"--name={way} {run}"
                 costs = _costs([*command, named], environment)
-                if run:  # the first one fills the caches of the disk
+                if run:  # the first run fills the caches of the disk
                     found[way].append(costs)
         print(f"\n{path.stat().st_size / 1e6:.0f} MB of CSV, {ROWS:,} rows, {runs} runs")
         print("| way | seconds | processor seconds | ratio |\n| --- | --- | --- | --- |")
@@ -61,13 +61,14 @@ def compare_publish(runs: int) -> None:
 
 
 def _costs(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Return the seconds of a process, and those of the processor, with hyperd's."""
+    """Return the seconds of a process on the clock, and its processor seconds with hyperd's."""
     started, used = time.perf_counter(), dict[int, float]()
     with Path(os.devnull).open("w") as nothing:
         process = psutil.Popen(command, env=environment, stdout=nothing, stderr=subprocess.PIPE)
         while process.poll() is None:
             for each in processes(process.pid):
-                # Ask often: hyperd ends with its parent, and then its processor time is lost.
+                # Measure often: hyperd ends with its parent, and its processor seconds are lost
+                # then.
                 with suppress(psutil.NoSuchProcess):
                     times = each.cpu_times()
                     used[each.pid] = times.user + times.system
@@ -78,11 +79,11 @@ def _costs(command: Sequence[str], environment: Mapping[str, str]) -> tuple[floa
 
 
 def _print_change(folder: Path, sandbox: Sandbox, environment: Mapping[str, str]) -> None:
-    """Print the bytes that are sent after one row of a hundred has changed."""
+    """Print the bytes that `publish` sends after about 1 % of the rows have changed."""
     path = folder / "keyed.csv"
     draw = random.Random(2)
     lines = generated(folder / "plain.csv", ROWS).read_text("utf-8").splitlines()
-    # Give each row a number, and change one row of a hundred.
+    # Give each row a number, and change about one row of a hundred.
     head, *rows = lines
     before = [f"{number},{row}" for number, row in enumerate(rows)]
     after = [

@@ -1,4 +1,4 @@
-"""Is what is published what the model holds? Asked of hyperd, over all rows and columns."""
+"""Compare all published rows and columns with the model, by a query of hyperd."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -22,15 +22,16 @@ def check_published(
     folder: Path | None = None,
     slices: int = 1,
 ) -> None:
-    """Download a data source and compare.
+    """Download a data source, and compare its rows with the model.
 
     Args:
-        wanted: the Parquet files of the model, which may have more columns than these.
-        folder: where the download is kept for that long; None for one outside.
+        wanted: the Parquet files of the model, which may have more columns than `columns`.
+        folder: where the download is kept during the comparison; None stands for the system's
+            temporary folder.
         slices: see `differing_rows`.
 
     Raises:
-        RuntimeError: it differs, so that what was measured means nothing.
+        RuntimeError: rows differ, so the measurement means nothing.
     """
     token = PersonalAccessToken(
         environment["TABLEAU_TOKEN_NAME"], environment["TABLEAU_TOKEN_VALUE"]

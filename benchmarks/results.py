@@ -1,4 +1,4 @@
-"""The figures of benchmarks: as text in tables, and as values in `results.json`."""
+"""Keep the figures of benchmarks: as text for tables, and as values in `results.json`."""
 
 import json
 import math
@@ -14,13 +14,13 @@ from typing import Any
 import psutil
 
 RESULTS = Path(__file__).with_name("results.json")
-# A figure that got worse by less says nothing: so much differs from run to run.
+# Figures differ by this much from run to run. A smaller change says nothing.
 _NOISE = 0.05
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured in several runs."""
+    """The median, minimum and maximum of one measured quantity in several runs."""
 
     median: float
     least: float
@@ -35,29 +35,29 @@ _figures: dict[str, Figure] = {}
 def figure(
     name: str, values: Sequence[float], digits: int = 2, *, more_is_better: bool = False
 ) -> str:
-    """Keep a figure under its name; return median, minimum and maximum in words."""
+    """Keep a figure under its name; return its median, minimum and maximum as text."""
     middle, low, high = statistics.median(values), min(values), max(values)
     _figures[name] = Figure(middle, low, high, len(values), more_is_better)
     return f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
 
 
 def entry(benchmark: str, options: Mapping[str, str]) -> str:
-    """Return the name of the results of a benchmark, with the options that change what it does.
+    """Return the key of a benchmark's results, with the options that change what it does.
 
-    So those of scale 10 do not replace those of scale 1, and are not compared with them.
+    So the results of scale 10 neither replace those of scale 1 nor get compared with them.
     """
     return " ".join([benchmark, *(f"--{name} {value}" for name, value in options.items())])
 
 
 def write(benchmark: str, file: Path = RESULTS, *, load: float) -> None:
-    """Put the figures that were kept since the last call in place of those of a benchmark.
+    """Replace the stored figures of a benchmark by the figures that were kept since the last call.
 
     Args:
         benchmark: see `entry`.
-        load: of the machine before the benchmark began.
+        load: the load of the machine before the benchmark began.
 
     Raises:
-        RuntimeError: no figure was kept.
+        RuntimeError: the benchmark has kept no figure.
     """
     if not _figures:
         raise RuntimeError(f"{benchmark} has kept no figure: there is nothing to compare it by")
@@ -81,14 +81,14 @@ def _machine() -> str:
 
 
 def worse(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each median of two results that got worse."""
+    """Yield a line for each figure whose median in `after` is worse than in `before`."""
     for benchmark, found in after.items():
         old = before.get(benchmark, {}).get("figures", {})
         for name, now in found["figures"].items():
             if name not in old:
                 continue
             was, median = old[name]["median"], now["median"]
-            # From 0, any growth is more than 5 %.
+            # Growth from 0 has no percentage: count it as infinite.
             change = median / was - 1 if was else (math.inf if median else 0.0)
             if (-change if now["more_is_better"] else change) > _NOISE:
                 yield f"{benchmark}: {name}: {was:.3g} -> {median:.3g} ({change:+.0%})"

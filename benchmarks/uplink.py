@@ -1,4 +1,4 @@
-"""A slow line to a server: it passes on only so many bytes a second from all clients together."""
+"""Simulate a slow line to a server, which all clients share."""
 
 import socketserver
 import time
@@ -10,19 +10,19 @@ from threading import Lock, Thread
 from urllib.parse import urlsplit
 
 _PIECE = 1 << 14
-# As long as the buffers of a socket keep such a line busy.
+# A real line stays busy for about this long from the data in a socket's buffers.
 _QUEUE_SECONDS = 0.02
 
 
 class _Line:
-    """The line that all connections share: one piece is on it at a time."""
+    """The line that all connections share. It transmits one piece at a time."""
 
     def __init__(self, bytes_per_second: int) -> None:
         self._seconds_per_byte = 1 / bytes_per_second
         self._lock, self._free_at = Lock(), 0.0
 
     def send(self, size: int) -> float:
-        """Wait until so many bytes are in the line's queue; return when they will have left it."""
+        """Wait until the line's queue has taken the bytes; return the time when they have left."""
         with self._lock:
             self._free_at = max(self._free_at, time.monotonic()) + size * self._seconds_per_byte
             left_at = self._free_at
@@ -33,11 +33,13 @@ class _Line:
 
 @contextmanager
 def uplink(url: str, *, bytes_per_second: int, delay: float = 0) -> Generator[str]:
-    """Yield an address of this machine from which such a line leads to the server.
+    """Yield a local address; data sent to this address reaches the server through the slow line.
 
     Args:
-        delay: the seconds that each piece is on its way, once it has left. Answers come at once, so
-            this is the delay of a round trip.
+        bytes_per_second: what the line transmits, for all clients together.
+        delay: the seconds that each piece travels after it has left the line. Answers arrive
+            without
+            delay, so this is also the delay of a round trip.
     """
     server, line = urlsplit(url), _Line(bytes_per_second)
 
@@ -67,7 +69,7 @@ def uplink(url: str, *, bytes_per_second: int, delay: float = 0) -> Generator[st
 
 
 def _arrive(under_way: Queue[tuple[float, bytes]], target: socket) -> None:
-    """Hand on each piece when it has arrived, up to an empty one."""
+    """Forward each piece at the time of its arrival. An empty piece ends the transfer."""
     try:
         while (arrival := under_way.get())[1]:
             time.sleep(max(0.0, arrival[0] - time.monotonic()))

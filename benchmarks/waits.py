@@ -1,4 +1,4 @@
-"""When a process does nothing itself but wait for a server."""
+"""Measure the time in which a process only waits for a server."""
 
 import time
 from collections.abc import Callable, Generator
@@ -14,7 +14,7 @@ _R = TypeVar("_R")
 
 @dataclass
 class Waits:
-    """Seconds on the uplink, for answers to requests, and between two looks at a job."""
+    """The seconds of requests with a file, of all other requests, and of pauses (`time.sleep`)."""
 
     uplink: float = 0
     answers: float = 0
@@ -23,7 +23,7 @@ class Waits:
 
 @contextmanager
 def waits() -> Generator[Waits]:
-    """Add up the waits of this process while the context lasts."""
+    """Yield the waits of this process, which grow while the context lasts."""
     found = Waits()
     send, sleep = HTTPAdapter.send, time.sleep
 

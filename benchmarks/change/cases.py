@@ -1,4 +1,4 @@
-"""What changes between two refreshes, and where."""
+"""The cases of the benchmark `change`: what changes between two refreshes, and in which source."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +14,12 @@ from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 @dataclass(frozen=True)
 class Case:
-    """A change of the source.
+    """A kind of source, and a change of 1 % of its rows.
 
     Attributes:
-        change: is given the file of lineitem, the source and the number of the turn; returns the
-            partitions to write, which only "partitions" has.
+        change: changes the source, given the file of lineitem, the source and the number of the
+            turn. It returns the partitions to write; the tuple is empty unless `kind` is
+            "partitions".
     """
 
     title: str
@@ -27,7 +28,7 @@ class Case:
 
     @property
     def has_model(self) -> bool:
-        """Whether Spark writes a model."""
+        """Whether Spark writes a model from the source."""
         return self.kind != "delta"
 
 
@@ -68,7 +69,7 @@ CASES = {
 
 
 def write_source(kind: Kind, lineitem: Path, source: Path) -> None:
-    """Make the source of lineitem for a case."""
+    """Create a source of this kind that holds the rows of lineitem."""
     match kind:
         case "partitions":
             spark_sources.write_slots(lineitem, source)
@@ -81,10 +82,10 @@ def write_source(kind: Kind, lineitem: Path, source: Path) -> None:
 def check(
     kind: Kind, folder: Path, luid: str, *, environment: Mapping[str, str], slices: int
 ) -> None:
-    """Compare what is published with the newest version of the model.
+    """Compare the rows of the published data source with the newest version of its model or table.
 
     Raises:
-        RuntimeError: it differs.
+        RuntimeError: the rows differ.
     """
     if kind == "delta":
         files, columns = delta_table.newest(folder / "source")
@@ -104,7 +105,7 @@ def check(
 
 
 def remove_old_files(kind: Kind, folder: Path) -> None:
-    """Remove the files of all versions but the newest."""
+    """Remove the files that only older versions of the model or table use."""
     if kind == "delta":
         delta_table.vacuum_delta(folder / "source")
         return

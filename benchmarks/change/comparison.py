@@ -1,8 +1,9 @@
-"""1 % of lineitem changes: what that costs from the model to the published data source.
+"""What a change of 1 % of lineitem costs, from the model to the published data source.
 
-Each turn changes the source and brings the change to the data source; then it does everything
-again for the same content: Spark writes the whole model, if there is one, and the whole data source
-is published. Each of them runs through Dagster, in a process of its own, to a sandbox in another.
+Each turn changes the source. Then the turn reaches the new content in two ways. The first way
+ships the change. The second way works in full: Spark writes the whole model, if the case has a
+model, and the pipeline publishes the whole data source. Each way is a run of Dagster in a fresh
+process. A sandbox in another process receives the requests.
 """
 
 import math
@@ -22,16 +23,17 @@ from benchmarks.lineitem import generate
 from benchmarks.results import figure
 from tableau_pipeline.demo.sandbox_process import sandbox_process
 
-# Of hyperd, unless HYPER_MEMORY_LIMIT says otherwise.
+# The memory limit of hyperd, which HYPER_MEMORY_LIMIT overrides.
 _MEMORY = "2g"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Both ways to the same content.
+    """The costs of both ways to the same content.
 
     Attributes:
-        spark: processor seconds of a Spark session that writes nothing; 0 without a model.
+        spark: the processor seconds of starting a Spark session that writes nothing; 0 if the case
+            has no model.
     """
 
     change: Cost
@@ -40,7 +42,7 @@ class Turn:
 
 
 def compare_changes(scale: float, runs: int, *, cases: Sequence[str]) -> None:
-    """Print a table of the cases, of which only one at a time is on the disk."""
+    """Print a table of the cases. Only one case at a time takes space on the disk."""
     memory = os.environ.get("HYPER_MEMORY_LIMIT") or _MEMORY
     found: dict[str, list[Turn]] = {}
     disk: dict[str, int] = {}
@@ -58,11 +60,11 @@ def compare_changes(scale: float, runs: int, *, cases: Sequence[str]) -> None:
 
 @contextmanager
 def _bench(case: Case, folder: Path, scale: float, *, memory: str) -> Generator["_Bench"]:
-    """A bench whose data source holds what its source does."""
+    """Yield a bench whose data source already holds the rows of its source."""
     lineitem = generate(folder / "tpch", scale)
     write_source(case.kind, lineitem, folder / "source")
     if case.kind == "partitions":
-        lineitem.unlink()  # Its rows are in the source.
+        lineitem.unlink()  # The source now has the rows.
     options = ["--kept-revisions", "1"]
     with sandbox_process(folder / "sandbox", port=0, options=options) as environment:
         (folder / "tmp").mkdir()
@@ -79,10 +81,10 @@ def _bench(case: Case, folder: Path, scale: float, *, memory: str) -> Generator[
 
 @dataclass(frozen=True)
 class _Bench:
-    """One data source, its source, and where both are.
+    """One data source and its source, in one folder.
 
     Attributes:
-        slices: in how many the published rows are compared, so that the memory suffices.
+        slices: the number of parts in which the published rows are compared, to save memory.
     """
 
     case: Case
@@ -92,7 +94,7 @@ class _Bench:
     slices: int
 
     def turn(self, number: int) -> Turn:
-        """Change the source, and lead the data source there in both ways."""
+        """Change the source, then refresh the data source in both ways."""
         case = self.case
         spark = in_fresh_process(start_spark) if case.has_model else 0
         slots = case.change(self.lineitem, self.folder / "source", number)
@@ -104,7 +106,7 @@ class _Bench:
         return Turn(change, full, spark)
 
     def publish(self, slots: Sequence[str] = (), *, full: bool = False) -> Cost:
-        """Bring the source to the data source, compare them, and remove what is over."""
+        """Refresh the data source, remove files of old versions, and compare the published rows."""
         kind, folder = self.case.kind, self.folder
         cost = in_fresh_process(publish, kind, folder, self.environment, slots=slots, full=full)
         shutil.rmtree(folder / "extracts", ignore_errors=True)
@@ -118,7 +120,7 @@ class _Bench:
 def _check_decisions(case: Case, change: Cost, full: Cost) -> None:
     done = change.decision, full.decision
     if done != ("update", "publish (replace)"):
-        raise RuntimeError(f"{case.title}: what was to be compared did not happen: {done}")
+        raise RuntimeError(f"{case.title}: the refreshes did something else: {done}")
     if not case.has_model and "java" in change.cpu:
         raise RuntimeError(f"{case.title}: a JVM was started")
 
@@ -134,7 +136,7 @@ def _line(cost: Cost) -> str:
 
 
 def _table(found: Mapping[str, Sequence[Turn]], disk: Mapping[str, int]) -> str:
-    """The turns as Markdown; median (min to max)."""
+    """Return the turns as a Markdown table; each cell shows median (minimum to maximum)."""
     lines = [
         "| what changed | processor, s | in full | ratio | without Spark's start | seconds "
         "| in full | MB sent | in full | MB of hyperd | in full | MB of Python | in full "

@@ -1,4 +1,4 @@
-"""A Delta table of lineitem, and 1 % of its rows that change."""
+"""Store lineitem as a Delta table, and change 1 % of its rows."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ from benchmarks.change.delta_vectors import has_vectors, without_deleted
 from benchmarks.change.rows import plain, with_quantity
 from benchmarks.lineitem import KEY
 
-# Each holds a range of orders.
+# Each file holds a range of orders.
 _FILES = 50
 
 
 def write_delta(lineitem: Path, table: Path) -> None:
-    """Write the rows as a Delta table: a file for each fiftieth of the orders."""
+    """Write the rows as a Delta table of 50 files; each file holds a fiftieth of the orders."""
     last = _last_order(lineitem)
     for number in range(_FILES):
         some = range(last * number // _FILES + 1, last * (number + 1) // _FILES + 1)
@@ -25,12 +25,12 @@ def write_delta(lineitem: Path, table: Path) -> None:
 
 
 def merge_into_delta(lineitem: Path, table: Path, turn: int) -> tuple[str, ...]:
-    """Merge 1 % of the rows, which lie in two files; of 25 turns, each takes two others."""
+    """Merge 1 % of the rows, which are in two files; the files differ in each of 25 turns."""
     last = _last_order(lineitem)
     middle, width = last * (2 * turn % _FILES + 1) // _FILES, last // 100
     orders = range(middle - width // 2, middle + width // 2)
     keys = " AND ".join(f"old.{name} = new.{name}" for name in KEY)
-    # The range lets the writer pass over all other files.
+    # With this range, the writer skips all other files.
     within = f"old.l_orderkey >= {orders[0]} AND old.l_orderkey <= {orders[-1]}"
     rows = with_quantity(_rows_of(lineitem, orders), more=turn + 1)
     merging = DeltaTable(table).merge(
@@ -46,7 +46,7 @@ def merge_into_delta(lineitem: Path, table: Path, turn: int) -> tuple[str, ...]:
 
 
 def append_to_delta(lineitem: Path, table: Path, turn: int) -> tuple[str, ...]:
-    """Append 1 % of the rows once more, with order keys that the table does not have yet."""
+    """Append a copy of 1 % of the rows, with order keys that the table does not have yet."""
     last = _last_order(lineitem)
     part = turn % 100
     rows = _rows_of(lineitem, range(last * part // 100 + 1, last * (part + 1) // 100 + 1))
@@ -58,16 +58,19 @@ def append_to_delta(lineitem: Path, table: Path, turn: int) -> tuple[str, ...]:
 
 
 def newest(table: Path) -> tuple[list[str], list[str]]:
-    """The files of the newest version of a Delta table, without deleted rows, and its columns."""
+    """Return the files of a Delta table's newest version, and the names of its columns.
+
+    A copy replaces each file with deleted rows; the copy lacks those rows.
+    """
     found = DeltaTable(table)
     files = [uri.removeprefix("file://") for uri in found.file_uris()]
     return without_deleted(found, files), [field.name for field in found.schema().fields]
 
 
 def vacuum_delta(table: Path) -> None:
-    """Remove the files of all versions but the newest."""
+    """Remove the files that only older versions of the table use."""
     if has_vectors(table):
-        return  # Vectors make no file superfluous, and delta-rs does not vacuum such a table.
+        return  # No file is superfluous, and delta-rs cannot vacuum such a table.
     DeltaTable(table).vacuum(0, dry_run=False, enforce_retention_duration=False)
 
 

@@ -1,4 +1,4 @@
-"""Rows of a Delta table that are deleted by vectors, which delta-rs does not write."""
+"""Delete rows of a Delta table by deletion vectors, which delta-rs cannot write."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyroaring import BitMap
 
-# From the alphabet of base85 in Python to the one of Delta.
+# Translates base85 from Python's alphabet to Delta's.
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _Z85 = bytes.maketrans(
     f"{_DIGITS}!#$%&()*+-;<=>?@^_`{{|}}~".encode(),
@@ -24,7 +24,7 @@ _FEATURES = {key: ["deletionVectors"] for key in ("readerFeatures", "writerFeatu
 
 
 def delete_clustered(table: Path, turn: int) -> tuple[str, ...]:
-    """Delete 1 % of the rows, which are neighbours in one file; each turn takes another file."""
+    """Delete 1 % of the rows, all adjacent in one file; each turn takes another file."""
     live = _live(table)
     total = sum(map(_rows, live.values()))
     path, file = sorted(live.items())[turn % len(live)]
@@ -34,18 +34,18 @@ def delete_clustered(table: Path, turn: int) -> tuple[str, ...]:
 
 
 def delete_scattered(table: Path, turn: int) -> tuple[str, ...]:
-    """Delete 1 % of the rows: every hundredth of each file."""
+    """Delete 1 % of the rows: every hundredth row of each file."""
     _delete(table, {path: range(turn, _rows(file), 100) for path, file in _live(table).items()})
     return ()
 
 
 def has_vectors(table: Path) -> bool:
-    """Whether a table may have deleted rows in its files."""
+    """Whether the table uses deletion vectors, so that its files may hold deleted rows."""
     return "deletionVectors" in (DeltaTable(table).protocol().reader_features or ())
 
 
 def without_deleted(table: DeltaTable, files: Iterable[str]) -> list[str]:
-    """Replace each file that has deleted rows by a copy without them."""
+    """Return the paths, each file with deleted rows replaced by a copy without them."""
     masks = _masks(table)
     found = []
     for file in files:
@@ -59,7 +59,7 @@ def without_deleted(table: DeltaTable, files: Iterable[str]) -> list[str]:
 
 
 def _masks(table: DeltaTable) -> dict[str, pa.Array]:
-    """The rows of each file that are kept."""
+    """Return a mask of the kept rows for each file with a deletion vector, by the file's name."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
     rows = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
@@ -73,7 +73,7 @@ def _rows(file: Mapping[str, Any]) -> int:
 
 
 def _live(table: Path) -> dict[str, dict[str, Any]]:
-    """What the log says of each file of the newest version."""
+    """Return the `add` action in the log of each file of the newest version, by its path."""
     live: dict[str, dict[str, Any]] = {}
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, commit.read_text().splitlines()):
@@ -85,7 +85,7 @@ def _live(table: Path) -> dict[str, dict[str, Any]]:
 
 
 def _delete(table: Path, positions: Mapping[str, Iterable[int]]) -> None:
-    """Commit the next version, in which these rows are deleted, too."""
+    """Commit a version in which the rows at these positions are deleted as well."""
     live, found = _live(table), DeltaTable(table)
     masks = _masks(found)
     actions: list[Mapping[str, Any]] = [

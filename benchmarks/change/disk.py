@@ -1,4 +1,4 @@
-"""How much of the disk a folder takes."""
+"""Measure how much of the disk a folder takes."""
 
 import os
 from contextlib import AbstractContextManager, suppress
@@ -8,16 +8,16 @@ from benchmarks.peers.process_tree import Peak, watched
 
 
 def watched_disk(folder: Path) -> AbstractContextManager[Peak]:
-    """Look at the files of a folder twice a second."""
+    """Measure the files of a folder twice a second, and keep the highest number of bytes."""
     return watched(lambda: _on_disk(folder), every=0.5)
 
 
 def _on_disk(folder: Path) -> int:
-    """The bytes of the blocks that the files take, each counted once, as `du` does."""
+    """Return the bytes of the files' blocks; like `du`, count a hard-linked file once."""
     found: dict[int, int] = {}
     for place, _, names in os.walk(folder):
         for name in names:
-            with suppress(OSError):  # It is gone by now.
+            with suppress(OSError):  # The file is gone by now.
                 stat = os.lstat(f"{place}/{name}")
                 found[stat.st_ino] = stat.st_blocks * 512
     return sum(found.values())

@@ -1,4 +1,4 @@
-"""From the model to the published data source, through Dagster; in a process of its own."""
+"""Refresh a data source through Dagster, from its model on, and measure what this costs."""
 
 import os
 import time
@@ -22,11 +22,11 @@ from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.resources import SparkResource, resources_from_env
 from tableau_pipeline.snapshots.spark import spark_session
 
-# A model of Spark that is written by partitions, or as a whole; or a table by reference.
+# The source: a model that Spark writes by partitions or as a whole, or a Delta table by reference.
 Kind = Literal["partitions", "whole", "delta"]
 
 MODEL, PUBLISHED = "lineitem", "published_lineitem"
-# Without what steps print, which Dagster keeps by further processes.
+# To store what steps print, Dagster would start further processes: store none of that.
 _INSTANCE = {
     "compute_logs": {
         "module": "dagster._core.storage.noop_compute_log_manager",
@@ -39,15 +39,15 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 @dataclass(frozen=True)
 class Cost:
-    """What it took, without the import of libraries and the loading of definitions.
+    """What the runs of a refresh cost, without importing libraries and loading definitions.
 
     Attributes:
         decision: what the refresh did.
-        wall: seconds, in some of which the server works.
-        cpu: processor seconds of Python, the JVM ("java") and "hyperd".
-        python, hyperd: bytes of memory that the process held at most; 0 without one.
-        sent: bytes.
-        luid: of the published data source.
+        wall: seconds; the server works in some of them.
+        cpu: processor seconds by program: "Python", "java" for the JVM, and "hyperd".
+        python, hyperd: the most bytes of memory that the program held; 0 if it did not run.
+        sent: the bytes sent to the server.
+        luid: the LUID of the published data source.
     """
 
     decision: str
@@ -60,7 +60,7 @@ class Cost:
 
     @property
     def processor(self) -> float:
-        """Processor seconds of all programs."""
+        """The processor seconds of all programs together."""
         return sum(self.cpu.values())
 
 
@@ -72,13 +72,14 @@ def publish(
     slots: Sequence[str] = (),
     full: bool = False,
 ) -> Cost:
-    """Materialize the model, if there is one, and then the data source.
+    """Materialize the model, if the kind has a model, and then the data source.
 
     Args:
-        folder: has the source in `source`.
-        environment: of the pipeline; Dagster's history is in the folder if this does not name it.
-        slots: the partitions of the model to write; () for all.
-        full: send everything.
+        folder: contains the source, in `source`. Unless `environment` sets DAGSTER_HOME, Dagster
+            keeps its history in this folder too.
+        environment: variables that configure the pipeline.
+        slots: the partitions of the model to write; () stands for all partitions.
+        full: publish the whole data source.
     """
     os.environ.update(environment)
     warnings.simplefilter("ignore", dg.BetaWarning)
@@ -124,7 +125,7 @@ def _instance(folder: Path) -> dg.DagsterInstance:
 
 
 def start_spark() -> float:
-    """The processor seconds of a session that starts, and writes nothing."""
+    """Start a Spark session that writes nothing; return the processor seconds that this took."""
     before = sum(_processor_seconds().values())
     spark_session()
     return sum(_processor_seconds().values()) - before
@@ -140,7 +141,7 @@ def _definitions(kind: Kind, source: Path) -> dg.Definitions:
             "project": "Default",
             "key": PUBLISHED,
             "tables": {MODEL: table},
-            # However often it is measured, it stays an increment.
+            # The many updates of a measurement must not make a refresh publish in full.
             "republish": {"growth": 1000},
         }
     )
@@ -187,7 +188,10 @@ def _metadata(done: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 
 def _processor_seconds() -> dict[str, float]:
-    """Of this process and all that it started, by program; ended ones count for their parent."""
+    """Return the processor seconds of this process and its descendants, by program.
+
+    The seconds of an ended process count for the program of its parent.
+    """
     found: dict[str, float] = {}
     for process in processes(os.getpid()):
         with suppress(psutil.NoSuchProcess):
@@ -199,7 +203,7 @@ def _processor_seconds() -> dict[str, float]:
 
 def _program(process: psutil.Process) -> str:
     name = process.name()
-    # hyperd renames itself, to hyperdMain.
+    # hyperd renames its process to hyperdMain.
     return "hyperd" if name.startswith("hyperd") else "java" if name == "java" else "Python"
 
 
@@ -209,7 +213,7 @@ def _memory_of_hyperd() -> int:
         with suppress(psutil.NoSuchProcess):
             if _program(each) == "hyperd":
                 used = each.memory_info()
-                # Pages of the files that it reads and writes are not its own: the system takes
-                # them back when it needs the room.
+                # Leave out the pages of the files that hyperd reads and writes: the system takes
+                # those pages back when it needs the room.
                 total += used.rss - used.shared
     return total

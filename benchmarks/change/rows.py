@@ -1,4 +1,4 @@
-"""Rows of lineitem in Arrow."""
+"""Work on rows of lineitem in Arrow."""
 
 from decimal import Decimal
 
@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The same columns without views of texts, which Arrow cannot filter."""
+    """Return the schema with strings in place of string views, which Arrow cannot filter."""
     return pa.schema(
         [
             field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
@@ -17,7 +17,7 @@ def plain(schema: pa.Schema) -> pa.Schema:
 
 
 def with_quantity(rows: pa.Table, *, more: int, where: pa.Array | None = None) -> pa.Table:
-    """Add to the quantity of the rows, or of some of them."""
+    """Add `more` to the quantity of the rows, or only of the rows that `where` selects."""
     quantity = rows["l_quantity"]
     added = pc.call_function("add", [quantity, pa.scalar(Decimal(more), quantity.type)])
     added = added.cast(quantity.type)

@@ -1,4 +1,4 @@
-"""Lineitem on the hosts of `make cluster`, compared with one machine; needs PostgreSQL."""
+"""Refresh lineitem on the hosts of `make cluster` and on one machine; needs PostgreSQL."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _HEADINGS = (
 )
 
 
-# As the server logs it: time, server, status, duration, client, method, path and query.
+# A line of the server's log: time, server, status, duration, client, method, path and query.
 _REQUEST = re.compile(
     rf"\| 200 \| +\S+ \| \S+ \| (GET|PUT|POST) \| /{BUCKET}/(\S+) \| - \| (.*)$", re.MULTILINE
 )
@@ -37,7 +37,7 @@ _REQUEST = re.compile(
 
 @dataclass(frozen=True)
 class _Transfer:
-    """Bytes of whole objects, and the number of all requests."""
+    """The bytes of whole objects that were read and written, and the number of all requests."""
 
     read: int
     written: int
@@ -45,7 +45,7 @@ class _Transfer:
 
 
 class _Transfers:
-    """Adds up what the log of an S3 server tells, from one look to the next."""
+    """Reads the log of an S3 server, and adds up the bytes and requests since the last call."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "log"
@@ -53,14 +53,15 @@ class _Transfers:
         self._position = 0
 
     def since_last(self) -> _Transfer:
-        """What came since the last call."""
+        """Return the bytes and requests since the last call."""
         with self._log.open() as log:
             log.seek(self._position)
             text = log.read()
             self._position = log.tell()
         read = written = 0
         for method, key, query in _REQUEST.findall(text):
-            # A large object arrives in parts, and is there with the request that ends them.
+            # A large object arrives in parts. The request that completes the upload has no part
+            # number, and only then does the object exist.
             is_part = "partNumber=" in query or "uploads=" in query
             size = 0 if is_part else self._size(key)
             if method == "GET":
@@ -79,11 +80,11 @@ class _Refresh:
     """What a refresh took, from the model to the published data source.
 
     Attributes:
-        where: on which deployment.
-        what: had changed before.
+        where: the deployment.
+        what: what had changed before the refresh.
         wall: seconds.
-        cpu: processor seconds of all processes, those of the server and of the services included.
-        store: what was read from the object store and written to it; None without one.
+        cpu: processor seconds of all processes; the server and the services count too.
+        store: what the refresh read from the object store and wrote; None on one machine.
     """
 
     where: str
@@ -95,7 +96,7 @@ class _Refresh:
 
 
 def compare_with_several_hosts(scale: float) -> None:
-    """Print a table: the first publish, 1 % of the rows changed, and nothing new."""
+    """Print a table of three refreshes: the first, after a change of 1 %, and without a change."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         lineitem = generate(folder / "tpch", scale)
@@ -114,7 +115,7 @@ def _cells(refresh: _Refresh) -> Iterator[str]:
         taken += [("MB read", store.read / 1e6), ("MB written", store.written / 1e6)]
         taken.append(("requests", store.requests))
     for name, value in taken:
-        # It is measured once, so only the value is shown.
+        # Each refresh is measured once: a range would show the same value three times.
         figure(f"{refresh.where}: {refresh.what}: {name}", [value])
         yield f"{value:.0f}" if name == "requests" else f"{value:.1f}"
     yield from [""] * (len(_HEADINGS) - 3 - len(taken))
@@ -142,7 +143,7 @@ def _refreshes(
     environment: Mapping[str, str],
     transfers: _Transfers | None = None,
 ) -> Iterator[_Refresh]:
-    """Publish, change 1 % of the rows and refresh, and refresh once more."""
+    """Publish lineitem; change 1 % of its rows and refresh; then refresh without a change."""
     source = folder / "source"
     link(lineitem, source)
     environment = {**environment, "HYPER_MEMORY_LIMIT": _MEMORY}

@@ -1,4 +1,4 @@
-"""The files that a Spark model of lineitem reads, and 1 % of their rows that change."""
+"""Write the files that a Spark model of lineitem reads, and change 1 % of their rows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 from benchmarks.change.rows import plain, with_quantity
 
 SLOTS = tuple(f"{number:02}" for number in range(30))
-# The slot of a row, in Spark's SQL.
+# The SQL expression by which Spark computes the slot of a row.
 SLOT = f"format_string('%02d', pmod(l_orderkey, {len(SLOTS)}))"
 _BATCH = 1 << 20
 
 
 def write_slots(lineitem: Path, folder: Path) -> None:
-    """Divide the rows into a file for each of 30 slots; each file holds orders of all ages."""
+    """Divide the rows into 30 slots, each with a file and with orders from the whole range."""
     folder.mkdir()
     source = pq.ParquetFile(lineitem)
     schema = plain(source.schema_arrow)
@@ -31,25 +31,25 @@ def write_slots(lineitem: Path, folder: Path) -> None:
 
 
 def slot_files(folder: Path, slots: Sequence[str]) -> list[str]:
-    """The files of some slots."""
+    """Return the files of these slots."""
     return [str(_slot(folder, slot)) for slot in slots]
 
 
 def change_slot(folder: Path, turn: int) -> tuple[str, ...]:
-    """Change 30 % of the rows of one of 30 slots, which are 1 % of all; return the slot."""
+    """Change 30 % of the rows of one of the 30 slots, so 1 % of all rows; return the slot."""
     slot = SLOTS[turn % len(SLOTS)]
     _rewrite(_slot(folder, slot), changed=30)
     return (slot,)
 
 
 def link(lineitem: Path, folder: Path) -> None:
-    """Give the file of lineitem a folder of its own."""
+    """Link the file of lineitem into a new folder, which serves as the source."""
     folder.mkdir()
     (folder / lineitem.name).hardlink_to(lineitem)
 
 
 def change_everywhere(folder: Path) -> tuple[str, ...]:
-    """Change 1 % of the rows, scattered over the only file."""
+    """Change 1 % of the rows, scattered over the only file of the folder."""
     (file,) = folder.glob("*.parquet")
     _rewrite(file, changed=1)
     return ()
@@ -64,13 +64,13 @@ def _orders(rows: pa.RecordBatch) -> np.ndarray:
 
 
 def _rewrite(file: Path, *, changed: int) -> None:
-    """Add 1 to the quantity of some of the rows, in percent."""
+    """Add 1 to the quantity of `changed` percent of the rows."""
     source = pq.ParquetFile(file)
     unfinished = file.with_suffix(".unfinished")
     schema = plain(source.schema_arrow)
     with pq.ParquetWriter(unfinished, schema) as writer:
         for batch in source.iter_batches(_BATCH):
-            # Of 32 order keys, 8 are used: scaled so that neighbours fall apart.
+            # lineitem uses 8 of every 32 order keys. The factor spreads neighbouring orders.
             some = (_orders(batch) * 2_654_435_761 >> 16) % 100 < changed
             rows = pa.Table.from_batches([batch.cast(schema)])
             writer.write_table(with_quantity(rows, more=1, where=pa.array(some)))

@@ -1,4 +1,4 @@
-"""What somebody without the component would write, in bare Dagster."""
+"""What a user without the component would write in bare Dagster."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tableau_pipeline.resources import HyperResource, SnapshotIOManager, Tableau
 
 
 class Options(dg.Config):
-    """What a single run may do differently."""
+    """What a user may choose for a single run."""
 
     dry_run: bool = False
     publish: bool = True
@@ -20,7 +20,7 @@ class Options(dg.Config):
 
 
 def after_models() -> dg.AutomationCondition:
-    """New models since the last request, or a failure half an hour ago."""
+    """Request a run if a model is newer than the last request, or half an hour after a failure."""
     new = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.newly_updated())
     failed = dg.AutomationCondition.execution_failed()
     return (
@@ -35,7 +35,7 @@ def after_models() -> dg.AutomationCondition:
 
 
 def refreshed(key: str, model: str, *, follows: bool) -> dg.AssetsDefinition:
-    """The extract and the data source, of one step."""
+    """Return one step with two assets: the extract and the data source."""
     requested = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.will_be_requested())
 
     @dg.multi_asset(
@@ -76,7 +76,7 @@ def refreshed(key: str, model: str, *, follows: bool) -> dg.AssetsDefinition:
 
 
 def schedules(count: int) -> list[dg.ScheduleDefinition]:
-    """One for each distinct time, with its job."""
+    """Return a schedule for each distinct time; its job refreshes the data sources of that time."""
     due: dict[str, list[str]] = defaultdict(list)
     for number in range(count):
         if cron := cron_of(number):
@@ -95,5 +95,5 @@ def schedules(count: int) -> list[dg.ScheduleDefinition]:
 
 
 def sensor() -> dg.AutomationConditionSensorDefinition:
-    """For all that follow their models."""
+    """Return the sensor that requests runs of all data sources that follow their models."""
     return dg.AutomationConditionSensorDefinition("after_models", target=dg.AssetSelection.all())

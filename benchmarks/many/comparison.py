@@ -1,4 +1,4 @@
-"""Hundreds of declared data sources against the same definitions in bare Dagster."""
+"""Compare hundreds of declared data sources with the same definitions in bare Dagster."""
 
 import statistics
 from collections import defaultdict
@@ -38,7 +38,7 @@ _STEPS = {
 
 
 def compare_many(runs: int) -> None:
-    """Print a table: medians, each run in a process of its own, the locations in turns."""
+    """Print medians of all steps. Each run is a fresh process, and the locations take turns."""
     found: dict[tuple[str, int], list[Figures]] = defaultdict(list)
     with TemporaryDirectory() as name:
         for count in COUNTS:
@@ -51,7 +51,7 @@ def compare_many(runs: int) -> None:
                 for location in _LOCATIONS:
                     folder = Path(name) / location / str(count)
                     figures = in_fresh_process(measure, folder, location, count)
-                    print(location, count, figures, flush=True)  # a run that is cut short tells
+                    print(location, count, figures, flush=True)  # kept if the rest is aborted
                     found[location, count].append(figures)
     _print(found, runs)
 
@@ -88,7 +88,7 @@ def _print(found: Mapping[tuple[str, int], Sequence[Figures]], runs: int) -> Non
 def _median(
     words: str, key: tuple[str, int], figures: Sequence[Figures], step: str, clock: str
 ) -> float:
-    """Keep the seconds of a step; return their median."""
+    """Keep the seconds of a step as figures, and return the median."""
     location, count = key
     values = [getattr(getattr(each, step), clock) for each in figures]
     figure(f"{words}: {location}, {count} data sources: {clock}", values)

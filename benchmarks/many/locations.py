@@ -1,8 +1,9 @@
-"""The same code location: declared in YAML and by hand in bare Dagster, in folders or one file."""
+"""Write one code location in four ways: with the component or by hand, in folders or one file."""
 
 from pathlib import Path
 
-# A folder for each data source and its model; or all in one file, and all models in another.
+# FOLDERS has a folder for each data source and its model. FILE has all data sources in one file,
+# and all models in another.
 FOLDERS, FOLDERS_BARE = "many_folders.definitions", "many_folders_bare.definitions"
 FILE, FILE_BARE = "many_file.definitions", "many_file_bare.definitions"
 
@@ -96,12 +97,12 @@ attributes:
 
 
 def cron_of(number: int) -> str | None:
-    """Every fifth data source has a schedule, at one of four times; the others follow models."""
+    """Return one of four times for every fifth data source; all others follow their models."""
     return f"0 {number % 4 + 3} * * *" if number % 5 == 0 else None
 
 
 def write_folders(folder: Path, count: int) -> None:
-    """A project with `count` data sources, each a folder of a `defs.yaml` and its model."""
+    """Write a project of `count` folders; each folder has a `defs.yaml` and its model."""
     defs = _project_of_folders(folder, FOLDERS, count)
     _add_pipeline(defs)
     for number in range(count):
@@ -109,7 +110,7 @@ def write_folders(folder: Path, count: int) -> None:
 
 
 def write_folders_bare(folder: Path, count: int) -> None:
-    """The same folders, with Python by hand in place of YAML."""
+    """Write the same project of folders, with a Python file in place of each `defs.yaml`."""
     defs = _project_of_folders(folder, FOLDERS_BARE, count)
     (defs / "automation.py").write_text(_BARE_AUTOMATION.format(count=count))
     for number in range(count):
@@ -118,7 +119,7 @@ def write_folders_bare(folder: Path, count: int) -> None:
 
 
 def write_file(folder: Path, count: int) -> None:
-    """A project with one `defs.yaml` of `count` documents, and one file of models."""
+    """Write a project with one `defs.yaml` of `count` documents, and one file of all models."""
     defs = _project(folder, FILE)
     _add_pipeline(defs)
     (defs / "models.py").write_text(_MODEL_IMPORTS + _models(count))
@@ -127,7 +128,7 @@ def write_file(folder: Path, count: int) -> None:
 
 
 def write_file_bare(folder: Path, count: int) -> None:
-    """The same project, with one Python file by hand in place of YAML."""
+    """Write the same project of two files, with a Python file in place of the `defs.yaml`."""
     defs = _project(folder, FILE_BARE)
     (defs / "automation.py").write_text(_BARE_AUTOMATION.format(count=count))
     (defs / "models.py").write_text(_MODEL_IMPORTS + _models(count))
@@ -150,7 +151,7 @@ def _models(count: int) -> str:
 
 
 def _project_of_folders(folder: Path, module: str, count: int) -> Path:
-    """A project of the models, each in a folder; where its definitions are."""
+    """Write a project with a folder for each model; return the folder of its definitions."""
     defs = _project(folder, module)
     for number in range(count):
         of_one = defs / f"shop_{number}"
@@ -161,7 +162,7 @@ def _project_of_folders(folder: Path, module: str, count: int) -> Path:
 
 
 def _project(folder: Path, module: str) -> Path:
-    """A project of nothing but resources; where its definitions are."""
+    """Write a project that defines resources only; return the folder of its definitions."""
     package = folder / module.split(".")[0]
     defs = package / "defs"
     defs.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a location of many data sources costs its code server and Dagster's daemon."""
+"""What a code location of many data sources costs its code server and Dagster's daemon."""
 
 import importlib
 import sys
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-# Not what is measured: both locations need them, and they do not grow with the data sources.
+# Import these before the clock starts: every location needs them, whatever it defines.
 import pyspark.sql  # noqa: F401
 
 import tableau_pipeline.components
@@ -25,7 +25,7 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True)
 class Took:
-    """Seconds of a step, on the clock and of the processor."""
+    """The seconds of a step, on the clock and of the processor."""
 
     wall: float
     cpu: float
@@ -33,15 +33,15 @@ class Took:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one location, each step in turn.
+    """What each step took for one code location, and what the last step requested.
 
     Attributes:
-        load: from the import of its module to a repository that Dagster has validated.
-        first_tick: of its automation sensor.
-        idle_tick: the one after, with nothing new.
-        apart_tick: like the idle one, if each data source had a sensor of its own.
-        busy_tick: with every model new, so that every data source is requested.
-        requested: how many assets the busy tick requested.
+        load: from the import of the module to a repository that Dagster has validated.
+        first_tick: the first tick of the location's automation sensor.
+        idle_tick: the second tick, when nothing is new.
+        apart_tick: a tick when nothing is new, if each data source had a sensor of its own.
+        busy_tick: the last tick, when every model is new, so that it requests every data source.
+        requested: the number of assets that the busy tick requested.
     """
 
     load: Took
@@ -53,10 +53,13 @@ class Figures:
 
 
 def measure(folder: Path, module: str, count: int) -> Figures:
-    """Load the location `module` of a folder and tick three times; in a process of its own."""
+    """Load the code location `module` from a folder, and time the ticks of its sensor.
+
+    Call this in a fresh process.
+    """
     warnings.simplefilter("ignore", dg.BetaWarning)
     sys.path.insert(0, str(folder))
-    # Dagster imports each installed library of components, dbt's for seconds.
+    # Dagster imports each installed library of components. dbt's library takes seconds.
     for library in entry_points(group="dagster_dg_cli.registry_modules"):
         library.load()
     definitions, load = _timed(lambda: _load(module))
@@ -92,7 +95,7 @@ def _tick(
 
 
 def _apart(definitions: dg.Definitions, instance: dg.DagsterInstance, count: int) -> Took:
-    """Tick twice for each data source alone, and return what the second ticks took together."""
+    """Tick twice for each data source alone; return what all second ticks took together."""
     both = [
         dg.AssetSelection.assets(f"shop_{number}", f"shop_{number}_extract")
         for number in range(count)

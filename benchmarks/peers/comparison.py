@@ -1,4 +1,4 @@
-"""From Spark to `.hyper`: ours, the peers and the floor, in turns, on equal contents."""
+"""Compare this pipeline, its peers and the floor, from Spark to `.hyper`, on equal contents."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,15 +22,17 @@ INSERTER = Contender("Inserter, row by row", "inserter")
 _BY_FILES = (OURS, FLOOR, HASHED_FLOOR, DEFAULT, COPY, KOHEESIO)
 _COLLECTING = (PANTAB, INSERT, INSERTER)
 
-# Of each contender by turns; or why it failed, after which it is left out.
+# The costs of each contender by turns. If a contender failed, the reason is in their place.
 Costs = Mapping[Contender, Sequence[Cost] | str]
 
 
 def compare_with_peers(scale: float, runs: int) -> None:
     """Print a table for each input.
 
-    What collects all rows in Python runs on a tenth of the scale, where ours does too. Per row it
-    is compared with ours at the whole scale as well: on few rows, the JVM's warming is most of it.
+    Contenders that collect all rows in Python run on a tenth of the scale, and ours runs there too.
+    Their seconds per row are also compared with those of ours at the whole scale, because on few
+    rows
+    the warming of the JVM takes most of the time.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -52,7 +54,7 @@ def compare_with_peers(scale: float, runs: int) -> None:
 
 
 def compare_small_tables(runs: int) -> None:
-    """Print a table for each input that is over before the JVM is warm, with those to beat."""
+    """Print a table for each input that is done before the JVM is warm."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for rows in (write_flights(folder), write_lineitem(folder, 0.1)):
@@ -61,7 +63,7 @@ def compare_small_tables(runs: int) -> None:
 
 
 def table(rows: Input, costs: Costs) -> str:
-    """The costs as Markdown: ratios to ours of the same turn, where the contents are equal."""
+    """Return the costs as Markdown, with ratios to ours of the same turn for equal contents."""
     lines = [
         f"{rows.name}; median (min to max), the last three as ratios to ours of the same turn",
         "",
@@ -86,7 +88,7 @@ def table(rows: Input, costs: Costs) -> str:
 
 
 def _verdict(rows: Input, costs: Costs) -> str:
-    """In how many turns ours was faster than the fastest peer with equal contents."""
+    """Return in how many turns ours was faster than the fastest peer with equal contents."""
     peers = [
         own
         for contender, own in costs.items()
@@ -106,7 +108,7 @@ def _verdict(rows: Input, costs: Costs) -> str:
 
 
 def _pairs(own: Sequence[Cost] | str, ours: Sequence[Cost] | str) -> list[tuple[Cost, Cost]]:
-    """What both took in each turn; none where one of them failed."""
+    """Pair the costs of a contender and of ours by turn; return [] if either failed."""
     if isinstance(own, str) or isinstance(ours, str):
         return []
     return list(zip(own, ours, strict=True))
@@ -115,13 +117,16 @@ def _pairs(own: Sequence[Cost] | str, ours: Sequence[Cost] | str) -> list[tuple[
 def _ratios(rows: Input, contender: Contender, costs: Costs, what: str) -> str:
     pairs = _pairs(costs[contender], costs[OURS])
     ratios = [getattr(own, what) / getattr(ours, what) for own, ours in pairs]
-    # It is ours that is judged: the more the others take, the better.
+    # The ratio rates ours: the more a contender takes, the better for ours.
     name = f"{rows.name}: {contender.name} / ours: {what}"
     return figure(name, ratios, more_is_better=True)
 
 
 def _in_turns(rows: Input, contenders: Sequence[Contender], runs: int) -> Costs:
-    """Each turn begins with another contender, as the first one may find the machine otherwise."""
+    """Run all contenders in each turn, and let each turn begin with another contender.
+
+    The first contender of a turn may find the machine in another state than the rest.
+    """
     costs: dict[Contender, list[Cost]] = {contender: [] for contender in contenders}
     failed: dict[Contender, str] = {}
     for run in range(runs):

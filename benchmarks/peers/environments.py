@@ -1,4 +1,4 @@
-"""A Python environment for each contender whose requirements are not ours."""
+"""A Python environment for each contender with requirements that differ from ours."""
 
 import subprocess
 import sys
@@ -11,15 +11,19 @@ _REQUIREMENTS = {
     "hyperleaup": "hyperleaup==0.1.2",
     "koheesio": "koheesio[pyspark,tableau]==0.11.1",
 }
-# What the work is done by: the same for all, or one would be compared with another's Spark.
+# All environments get our versions of these packages, so that no contender profits from another
+# Spark.
 _SHARED = ("pyspark", "pyarrow", "pandas", "tableauhyperapi")
 
 
 def python_of(environment: str | None) -> str:
-    """The interpreter of an environment, made when it is missing; None is our own.
+    """Return the interpreter of an environment, and create the environment if it is missing.
+
+    Args:
+        environment: its name; None stands for our own interpreter.
 
     Raises:
-        subprocess.CalledProcessError: pip failed, and said why.
+        subprocess.CalledProcessError: pip failed, and printed the reason.
     """
     if environment is None:
         return sys.executable

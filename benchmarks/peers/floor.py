@@ -1,6 +1,6 @@
-"""The least that any way through Parquet must do: Spark's own write, one bare statement.
+"""The least work of any way through Parquet: Spark's own write, and one bare SQL statement.
 
-With the option `hash`, Spark writes a 64-bit hash of each row along, which the statement leaves.
+With the option `hash`, Spark also writes a 64-bit hash of each row. The statement ignores it.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""hyperleaup in the mode that the option names: PARQUET, its default, COPY or INSERT.
+"""hyperleaup in the mode that the option names: PARQUET (its default), COPY or INSERT.
 
-Its fourth mode, LARGEFILE, runs inside Databricks only.
+Its fourth mode, LARGEFILE, runs only inside Databricks.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.peers.protocol import contend, options
 
-# It imports everything from there, and uses nothing of it in the modes that we compare.
+# hyperleaup imports these modules of Databricks, but the three modes here use none of them.
 sys.modules |= {
     name: ModuleType(name) for name in ("databricks", "databricks.sdk", "databricks.sdk.runtime")
 }
@@ -23,7 +23,7 @@ from hyperleaup import HyperFile, HyperFileConfig  # noqa: E402  # ty: ignore[im
 
 def _build(frame: DataFrame, folder: Path) -> str:
     (mode,) = options()
-    # By default it would replace NULL in some columns by 0: unlike contents.
+    # By default, hyperleaup replaces NULL in some columns by 0, so the contents would differ.
     config = HyperFileConfig(allow_nulls=True)
     # hyperleaup always works below /tmp/hyperleaup: no option changes that.
     name = uuid4().hex

@@ -1,4 +1,4 @@
-"""The inputs of all contenders: Parquet files with rows that each of them can handle."""
+"""The inputs of all contenders: Parquet files with rows that every contender can handle."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from tableau_pipeline.snapshots.spark import spark_session
 
 @dataclass(frozen=True)
 class Input:
-    """Rows in Parquet files. `name` is for the printed table; `key` has the columns of the key."""
+    """Rows in Parquet files. `name` appears in the printed table; `key` lists the key columns."""
 
     name: str
     folder: Path
@@ -22,12 +22,12 @@ class Input:
 
     @property
     def files(self) -> list[str]:
-        """The paths of the files."""
+        """The paths of the Parquet files."""
         return [str(path) for path in sorted(self.folder.glob("*.parquet"))]
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """The number of rows in all files."""
         return sum(pq.read_metadata(file).num_rows for file in self.files)
 
 
@@ -41,9 +41,9 @@ def write_lineitem(folder: Path, scale: float) -> Input:
 def write_flights(folder: Path) -> Input:
     """Write the flights without the columns and rows that some contender cannot handle.
 
-    hyperleaup refuses the type `timestamp_ntz`, and hyperd its `timestamp` in Parquet mode;
-    koheesio turns NULL into 0 or "", and hyperleaup's CSV mode supports no NULL in numbers. So this
-    drops the columns with a time of day, and then the rows with a NULL in any other column.
+    hyperleaup refuses the type `timestamp_ntz`, and hyperd refuses the `timestamp` of hyperleaup's
+    Parquet mode. So the columns with a time of day are left out. koheesio turns NULL into 0 or "",
+    and hyperleaup's CSV mode supports no NULL in numbers. So the rows with a NULL are left out too.
     """
     return in_fresh_process(_write_flights, folder)
 

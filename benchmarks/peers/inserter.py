@@ -1,4 +1,4 @@
-"""The Hyper API's Inserter, row by row, as the guides show it."""
+"""Build the file with the Hyper API's Inserter, row by row, as Tableau's guides show."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""koheesio's Hyper writer of DataFrames."""
+"""Build the file with koheesio's Hyper writer of DataFrames."""
 
 from pathlib import Path, PurePath
 

@@ -1,4 +1,4 @@
-"""One contender builds one `.hyper` file: what that took, and whether it holds the rows."""
+"""Let one contender build one `.hyper` file; measure the cost, and compare the rows."""
 
 import os
 import subprocess
@@ -24,8 +24,8 @@ class Contender:
     """A way from Spark to `.hyper`.
 
     Attributes:
-        module: its name, in the same package as this module.
-        environment: None for our own.
+        module: the name of the contender's module in this package.
+        environment: the contender's Python environment; None stands for our own.
     """
 
     name: str
@@ -36,13 +36,14 @@ class Contender:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a build took, from a session with the Parquet files open to the finished file.
+    """What a build took, from a session with open Parquet files to the finished `.hyper` file.
 
     Attributes:
-        wall, cpu: seconds; those of all processes that it started count for `cpu`.
-        peak: bytes of memory that all its processes held at most.
-        size: bytes of the file.
-        differing: rows that are not those of the input.
+        wall: seconds on the clock.
+        cpu: processor seconds of the contender and of all processes that it started.
+        peak: the most bytes of memory that all these processes held.
+        size: the bytes of the file.
+        differing: the number of rows that differ from the input.
     """
 
     wall: float
@@ -53,10 +54,10 @@ class Cost:
 
 
 def measure(contender: Contender, rows: Input) -> Cost:
-    """Let a contender build, in a process and a JVM of its own.
+    """Let a contender build its file, in a process and a JVM of its own.
 
     Raises:
-        RuntimeError: it failed; the message ends with what it said.
+        RuntimeError: the contender failed; the message ends with the contender's last output.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -103,7 +104,7 @@ def _answer(process: subprocess.Popen[str], contender: Contender, log: Path) -> 
 
 
 def _differing(path: Path, rows: Input) -> int:
-    # Ended at once: what it holds would be missing to the next contender.
+    # End this hyperd at once: the next contender needs its memory.
     with HyperProcess(
         Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU, parameters={"log_config": ""}
     ) as hyper:

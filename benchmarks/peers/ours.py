@@ -1,4 +1,4 @@
-"""What a run does here: a model's snapshot, and the file of the data source that it feeds."""
+"""Build the file as a run of this pipeline does: store the model's snapshot, then the extract."""
 
 import logging
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""pantab, on the rows as one Arrow table."""
+"""Build the file with pantab, from the rows as one Arrow table."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from benchmarks.peers.protocol import SCHEMA, TABLE, contend
 def _build(frame: DataFrame, folder: Path) -> Path:
     path = folder / "rows.hyper"
     rows = frame.toArrow()
-    # pantab works with this class, which its protocol for the argument does not admit.
+    # pantab accepts a TableName, although the type of the argument does not say so.
     pantab.frame_to_hyper(rows, path, table=TableName(SCHEMA, TABLE))  # ty: ignore[invalid-argument-type]
     return path
 

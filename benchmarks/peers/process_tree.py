@@ -1,4 +1,4 @@
-"""What a process and all that it started take of the machine: its JVM, workers and hyperd."""
+"""What a process and its descendants, such as a JVM, workers and hyperd, take of the machine."""
 
 import os
 import threading
@@ -11,21 +11,21 @@ import psutil
 
 @dataclass
 class Peak:
-    """The most bytes that were found; memory that processes share counts for each of them."""
+    """The highest number of bytes that was measured. Shared memory counts once for each process."""
 
     bytes: int = 0
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor seconds of a process and of all that it started, ended ones included."""
+    """Return the processor seconds of a process and its descendants, with ended processes."""
     return sum(_seconds_of_each(pid).values())
 
 
 def processor_seconds_of(work: Callable[[], object]) -> float:
-    """Do some work; return the processor seconds that this process and all that it started took.
+    """Do some work; return the processor seconds of this process and its descendants meanwhile.
 
-    Spark ends Python workers that were idle for a minute, and nothing counts their seconds any
-    more. So compare each process with itself, instead of the sums before and after.
+    Compare each process with itself, instead of the sums before and after: Spark ends Python
+    workers that were idle for a minute, and then no process counts their seconds.
     """
     before = _seconds_of_each(os.getpid())
     work()
@@ -43,13 +43,13 @@ def _seconds_of_each(pid: int) -> dict[psutil.Process, float]:
 
 
 def watched_memory(pid: int) -> AbstractContextManager[Peak]:
-    """Look at the memory of all its processes five times a second."""
+    """Measure the memory of a process and its descendants five times a second."""
     return watched(lambda: _resident(pid), every=0.2)
 
 
 @contextmanager
 def watched(measure: Callable[[], int], *, every: float) -> Generator[Peak]:
-    """Measure bytes every so many seconds, and keep the highest number."""
+    """Call `measure` every `every` seconds, and keep the highest number of bytes."""
     peak, done = Peak(), threading.Event()
 
     def look() -> None:
@@ -74,6 +74,6 @@ def _resident(pid: int) -> int:
 
 
 def processes(pid: int) -> list[psutil.Process]:
-    """A process, and all that it started and that have not ended."""
+    """Return a process and its running descendants."""
     root = psutil.Process(pid)
     return [root, *root.children(recursive=True)]

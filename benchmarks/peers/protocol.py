@@ -1,6 +1,6 @@
-"""The contenders' side of a benchmark: the same session for all, and a start signal.
+"""The contenders' side of a benchmark: the same Spark session for all, and a start signal.
 
-Contenders run in environments of their own, so this module needs nothing but Spark.
+Contenders run in environments of their own, so this module imports only Spark.
 """
 
 import os
@@ -12,31 +12,34 @@ from pyspark.sql import DataFrame, SparkSession
 
 _SESSION = {
     "spark.master": "local[*]",
-    # A contender that collects all rows needs this much; the others get the same.
+    # The contenders that collect all rows need this much memory. All contenders get it.
     "spark.driver.memory": "4g",
     "spark.driver.maxResultSize": "0",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    # Not INT96, whose values have no order, nor TIMESTAMP_MILLIS, which hyperd cannot read.
+    # The values of INT96 have no order, and hyperd cannot read TIMESTAMP_MILLIS.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
 SCHEMA = TABLE = "Extract"
-# The start of each line for the benchmark: some libraries print text when they are imported.
+# The start of each line for the benchmark, which ignores other output: some libraries print text
+# when they are imported.
 ANSWER = "benchmark: "
 
 
 def contend(build: Callable[[DataFrame, Path], Path | str]) -> None:
     """Open Parquet files; on the start signal, build a `.hyper` file of their rows.
 
-    The first argument of the command is the folder of the Parquet files.
+    The first argument of the command names the folder of the Parquet files. The second argument
+    names
+    a folder for the contender.
 
     Args:
-        build: gets the rows and a folder of its own, the second argument of the command; returns
-            the path of the file, with the rows in the table `SCHEMA`.`TABLE`.
+        build: gets the rows and the contender's folder. It returns the path of a file that has the
+            rows in the table `SCHEMA`.`TABLE`.
     """
     source, folder = sys.argv[1:3]
     questions, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
@@ -54,5 +57,5 @@ def contend(build: Callable[[DataFrame, Path], Path | str]) -> None:
 
 
 def options() -> list[str]:
-    """The arguments of the command after the rows and the folder."""
+    """Return the arguments of the command after the two folders."""
     return sys.argv[3:]
