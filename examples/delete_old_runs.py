@@ -1,6 +1,6 @@
-"""Delete what Dagster keeps of old runs: copy this file into the folder `defs` of your project.
+"""Delete old runs from Dagster's storage every Sunday.
 
-Switch the schedule on, in the web UI.
+Copy this file into the folder `defs` of your project, and switch the schedule on in the web UI.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -15,10 +15,10 @@ _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRu
 def delete_runs(instance: dg.DagsterInstance, *, before: datetime) -> int:
     """Delete the runs that were created before a time, with their events and logs.
 
-    The last run of each asset stays, so that the web UI shows how it came about.
+    The last run of each asset stays, so that the web UI shows how the asset came about.
 
     Returns:
-        how many there were.
+        the number of deleted runs.
     """
     events = map(instance.get_latest_materialization_event, instance.get_asset_keys())
     last = {event.run_id for event in events if event}
@@ -27,7 +27,7 @@ def delete_runs(instance: dg.DagsterInstance, *, before: datetime) -> int:
     for run_id in old:
         instance.delete_run(run_id)
         instance.compute_log_manager.delete_logs(prefix=[run_id])
-        # SQLite has a file for each run, which would stay as large as it was.
+        # SQLite has a file for each run. Deleting the run's events does not shrink this file.
         for file in Path(instance.root_directory, "history", "runs").glob(f"{run_id}.db*"):
             file.unlink()
     return len(old)
@@ -35,7 +35,7 @@ def delete_runs(instance: dg.DagsterInstance, *, before: datetime) -> int:
 
 @dg.op
 def delete_old_runs(context: dg.OpExecutionContext) -> None:
-    """Delete the runs of KEEP_DAYS ago and earlier."""
+    """Delete the runs that are more than KEEP_DAYS old."""
     count = delete_runs(context.instance, before=datetime.now(UTC) - timedelta(days=KEEP_DAYS))
     context.log.info("Deleted %s runs", count)
 

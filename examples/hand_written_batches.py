@@ -1,4 +1,4 @@
-"""Action batches of your own, sent from assets: for any file below `tableau_pipeline/defs/`."""
+"""Assets that send action batches of your own. Copy them below `tableau_pipeline/defs/`."""
 
 from uuid import uuid4
 
@@ -12,7 +12,7 @@ from tableau_pipeline.resources import HyperResource, TableauServerResource, dat
 
 
 class Forget(dg.Config):
-    """Who leaves."""
+    """The customer who leaves."""
 
     customer_id: int
 
@@ -23,14 +23,14 @@ def forget_a_customer(
     config: Forget,
     tableau: TableauServerResource,
 ) -> None:
-    """Takes a customer off the dashboards at once; the model follows by its own means."""
+    """Take a customer off the dashboards at once; the model drops the customer separately."""
     leaving = Delete(target="Extract", where=target("customer_id") == config.customer_id)
     send_batch(context, "loyal_customers", batch=Batch([leaving]), tableau=tableau)
 
 
 @dg.asset(pool="tableau")
 def counted_stock(tableau: TableauServerResource, hyper: HyperResource) -> None:
-    """Brings last night's count into the data source "Stock, EU", which another team publishes."""
+    """Merge last night's count into "Stock, EU", a data source that another team publishes."""
     payload = data_dir() / "counted_stock.hyper"
     with hyper.connect(payload, CreateMode.CREATE_AND_REPLACE) as connection:
         connection.execute_command('CREATE TABLE counted ("article" BIGINT, "pieces" INTEGER)')

@@ -1,11 +1,12 @@
-"""Keeps a published data source equal to a CSV file; without Dagster, from cron for instance.
+"""Keep a published data source equal to a CSV file, without Dagster, for instance from cron.
 
-Run it whenever the file may be new: TABLEAU_SERVER_URL, TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE
-say where to, and
+The variables TABLEAU_SERVER_URL, TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE name the server and
+sign in. Whenever the file may have changed, run
 
     python examples/refresh_from_a_script.py orders.csv data/
 
-publishes it the first time, and then whatever changed. What it needs to remember is in `data/`.
+The first run publishes the file. Later runs send only changes. The folder `data/` keeps the state
+between runs.
 """
 
 import os
@@ -37,7 +38,7 @@ ORDERS = Declaration(
 
 
 def main(csv: Path, data: Path) -> Refreshed:
-    """Store the file as a snapshot, then refresh."""
+    """Store the file as a snapshot, then refresh the data source."""
     token = PersonalAccessToken(os.environ["TABLEAU_TOKEN_NAME"], os.environ["TABLEAU_TOKEN_VALUE"])
 
     orders = read_files(spark_session(), csv, columns="id INT, amount DECIMAL(9,2)")

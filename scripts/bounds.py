@@ -1,4 +1,4 @@
-"""Try the lowest or the newest versions that pyproject.toml allows, if its ranges have changed."""
+"""Test the lowest or newest versions that pyproject.toml allows, if its ranges have changed."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from install import pip_settings, uv_environment
 
-# How uv chooses among the versions of what pyproject.toml names.
+# How uv chooses the versions of the packages in pyproject.toml.
 _RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
 _TESTS = (
     *(f"tableau_pipeline_tests/{name}" for name in ("hyper", "objects", "ingest", "metadata")),
@@ -26,14 +26,14 @@ _TESTS = (
 
 
 def try_bound(bound: str, *, again: bool) -> None:
-    """Install these versions into an environment of its own, run tests there, and list what passed.
+    """Install the versions into a fresh environment, run tests there, and list the versions.
 
     Args:
-        bound: "lowest" or "newest".
-        again: also if the ranges are those of the last time.
+        bound: which versions to choose: "lowest" or "newest".
+        again: whether to test even if the ranges have not changed since the last list.
 
     Raises:
-        CalledProcessError: they cannot be installed, or a test has failed.
+        CalledProcessError: the versions cannot be installed, or a test has failed.
     """
     listed, ranges = Path(f"constraints-{bound}.txt"), f"# Of the ranges {_digest()}\n"
     if not again and listed.exists() and listed.read_text("utf-8").startswith(ranges):

@@ -1,7 +1,7 @@
-"""Install the package and its extras into this Python's environment: `make` runs it.
+"""Install the package and its extras into the environment of this Python; `make` runs this.
 
-uv takes a quarter of pip's time, but reads none of pip's settings: it gets its index, find-links,
-certificates and proxy from here. Whatever goes wrong, pip does it.
+uv takes a quarter of pip's time, but ignores pip's settings. So this passes uv the settings for
+indexes, find-links, certificates and proxy. If uv fails, pip installs the package.
 """
 
 import ast
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 _PIP = [sys.executable, "-m", "pip"]
 _WHAT = ["--constraint", "constraints.txt", "--editable", ".[dev]"]
-# What uv calls each setting of pip's, as an environment variable, and what stands between two
-# values; pip has blanks there.
+# For each setting of pip: uv's environment variable, and the separator between two values. pip
+# itself separates values by blanks.
 _VARIABLES = {
     "index-url": ("UV_DEFAULT_INDEX", ""),
     "extra-index-url": ("UV_INDEX", " "),
@@ -24,7 +24,7 @@ _VARIABLES = {
     "cert": ("SSL_CERT_FILE", ""),
     "proxy": ("ALL_PROXY", ""),
 }
-# From what wins last of all to what always wins.
+# Later sections override earlier sections.
 _SECTIONS = ("global", "install", ":env:")
 
 
@@ -35,10 +35,10 @@ def pip_settings() -> str:
 
 
 def uv_environment(settings: str) -> Mapping[str, str]:
-    """Return pip's settings as variables for uv.
+    """Return pip's settings as environment variables for uv.
 
     Args:
-        settings: what `pip config list` prints, such as `global.index-url='https://...'`.
+        settings: the output of `pip config list`, such as `global.index-url='https://...'`.
     """
     found = {
         name: ast.literal_eval(value)
@@ -50,12 +50,13 @@ def uv_environment(settings: str) -> Mapping[str, str]:
         for name, (variable, between) in _VARIABLES.items()
         if name in found
     }
-    # pip takes the best version of all indexes; uv by default that of the first which has any.
+    # pip takes the best version of all indexes. By default, uv takes the best version of the first
+    # index that has the package.
     return {"UV_INDEX_STRATEGY": "unsafe-best-match", **variables}
 
 
 def install() -> int:
-    """Install with uv, or else with pip; return the exit code."""
+    """Install with uv, or with pip if uv fails; return the exit code."""
     quiet = ["install", "--quiet", "--disable-pip-version-check"]
     has_uv = subprocess.run([*_PIP, *quiet, "--constraint", "constraints.txt", "uv"])
     if has_uv.returncode == 0:
@@ -64,7 +65,7 @@ def install() -> int:
         done = subprocess.run([*uv, "--quiet", *_WHAT], env=environment)
         if done.returncode == 0:
             return 0
-    sys.stderr.write("uv has not installed it: pip tries it\n")
+    sys.stderr.write("uv could not install the package: trying pip\n")
     return subprocess.run([*_PIP, *quiet, *_WHAT]).returncode
 
 

@@ -1,4 +1,4 @@
-"""What `make docs` adds to MkDocs: pages of the top folder, and no need of the network."""
+"""Hooks of MkDocs for `make docs`: add pages of the top folder, and refuse remote resources."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ _PAGES = {
     "CHANGELOG.md": "changelog.md",
 }
 
-# What a browser fetches by itself: scripts, styles, images, frames, fonts.
+# A browser fetches these by itself: scripts, styles, images, frames and fonts.
 _FETCHED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio)\b[^>]*?\bsrc=["']?((?:https?:)?//[^"'\s>]+)"""
     r"""|<link\b(?![^>]*rel=["']?canonical)[^>]*?\bhref=["']?((?:https?:)?//[^"'\s>]+)"""
@@ -24,7 +24,7 @@ _FETCHED = re.compile(
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the top folder, as if they lay in docs/."""
+    """Add the pages of the top folder, as if they were in docs/."""
     for name, page in _PAGES.items():
         text = (_ROOT / name).read_text("utf-8").replace("](docs/", "](")
         for other, moved in _PAGES.items():
@@ -34,7 +34,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Let links that leave docs/ lead to those pages."""
+    """Redirect links from docs/ to files of the top folder, so that they lead to these pages."""
     for name, page in _PAGES.items():
         markdown = markdown.replace(f"../{name}", page)
     return markdown
@@ -44,7 +44,7 @@ def on_post_build(config: Any, **_: Any) -> None:
     """Fail the build if a page would fetch something from the network.
 
     Raises:
-        ValueError: names the pages and what they would fetch.
+        ValueError: a page would do so; the message lists the pages and the addresses.
     """
     site = Path(config["site_dir"])
     found = [

@@ -14,12 +14,13 @@ variables that "Your first data source" in the README sets.
         --config-json '{"ops": {"raw_flights": {"config": {"as_of": "2013-11-30"}}}}'
       tableau-pipeline refresh --approval approval.json
 
-* held: declare the same, run these, and wait a minute for the sensor `quality_warnings`:
+* held: declare `quality_warning: true` for NYC Flights too, run the commands below, and wait a
+  minute for the sensor `quality_warnings`:
 
       tableau-pipeline rollback nyc_flights --why "wrong time zone"
       tableau-pipeline refresh nyc_flights
 
-  `tableau-pipeline release nyc_flights` ends it.
+  `tableau-pipeline release nyc_flights` ends the hold.
 
 Look at the pictures before you commit them. CI does not take them.
 """
@@ -49,7 +50,11 @@ _REFUSED_RUNS = (
 
 
 def main() -> int:
-    """Take those of one state; 1 if one is too large for a page."""
+    """Take the pictures of one state.
+
+    Returns:
+        1 if a picture is too large for a page, or if no browser is installed; else 0.
+    """
     parser = argparse.ArgumentParser(description="Screenshots of a running `make dev`.")
     parser.add_argument("state", choices=_PICTURES)
     parser.add_argument("--dagster", default="http://127.0.0.1:3000", metavar="URL")
@@ -94,7 +99,8 @@ def _held(dagster: str, sandbox: str) -> dict[str, str]:
     }
 
 
-# For each state, the addresses of its pictures, from those of Dagster and of the sandbox.
+# For each state: a function from the addresses of Dagster and the sandbox to the pictures'
+# addresses.
 _PICTURES: dict[str, Callable[[str, str], dict[str, str]]] = {
     "refreshed": _refreshed,
     "refused": _refused,
@@ -103,7 +109,7 @@ _PICTURES: dict[str, Callable[[str, str], dict[str, str]]] = {
 
 
 def _page_of(name: str, sandbox: str) -> str:
-    """The address of a data source's page, which the sandbox's page links to."""
+    """Return the address of a data source's page, to which the sandbox's page links."""
     with urlopen(sandbox, timeout=10) as page:  # noqa: S310 - an address of this machine
         link = re.search(rf'href="([^"]+)">{name}<', page.read().decode())
     if link is None:
@@ -112,7 +118,7 @@ def _page_of(name: str, sandbox: str) -> str:
 
 
 def _take(browser: str, url: str, file: Path) -> int:
-    """One picture: how many bytes it has."""
+    """Take one picture, and return its size in bytes."""
     # On a busy machine, a browser may wait forever for a page that keeps its connections open.
     for _ in range(_TRIES):
         try:
@@ -124,7 +130,7 @@ def _take(browser: str, url: str, file: Path) -> int:
 
 
 def _try_to_take(browser: str, url: str, file: Path) -> None:
-    # Not the user's own profile: what they have open there is none of ours.
+    # A fresh profile keeps the user's own tabs and logins out of the pictures.
     with TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu"]
         subprocess.run(
@@ -132,7 +138,7 @@ def _try_to_take(browser: str, url: str, file: Path) -> None:
                 *command,
                 "--hide-scrollbars",
                 "--window-size=1400,900",
-                # Milliseconds that a page may take to load what it shows.
+                # The milliseconds that a page may take to load its content.
                 "--virtual-time-budget=15000",
                 f"--user-data-dir={profile}",
                 f"--screenshot={file}",

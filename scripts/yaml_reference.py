@@ -1,6 +1,6 @@
 """Write the tables of docs/reference/yaml.md from the models that read the YAML.
 
-`make docs` runs this; a test compares the page with what this would write.
+`make docs` runs this script; a test compares the page with the script's output.
 """
 
 import re
@@ -21,11 +21,11 @@ _MODELS: Mapping[str, type] = {
     "TableauPipeline": TableauPipeline,
     "PublishedDatasource": PublishedDatasource,
     "FileDrop": FileDrop,
-    # Before the models that have its keys, too.
+    # RefreshConfig comes before the models that share its keys, so that its table lists them.
     "run config": RefreshConfig,
     "publish_file": PublishFileConfig,
 }
-# So many keys that two tables share are in the first one alone.
+# If two tables share at least this many keys, only the first table lists these keys.
 _SHARED = 3
 _TYPES = {
     "string": "text",
@@ -36,7 +36,7 @@ _TYPES = {
 
 
 def with_tables(page: str) -> str:
-    """The page with fresh tables between its marks."""
+    """Return the page with new tables between its marks."""
     seen: dict[str, str] = {}
     for name, model in _MODELS.items():
         begin, end = BEGIN.format(name), END.format(name)
@@ -49,12 +49,14 @@ def with_tables(page: str) -> str:
 
 
 def tables(name: str, model: type, seen: dict[str, str]) -> str:
-    """A table of keys for the model itself, and one for each mapping that is named or listed.
+    """Return a table of the model's own keys, and a table of each mapping that is named or listed.
 
     Args:
-        seen: the rows of the tables so far, and where each is; grows by those of this model.
+        seen: maps each row of the tables so far to its table. This call adds the rows of this
+            model.
     """
-    # The adapter describes every alternative; the class itself leaves alternatives out for editors.
+    # The adapter's schema has every alternative. The schema of the class omits alternatives, to
+    # suit editors.
     schema = TypeAdapter(model).json_schema(by_alias=True)
     known = schema.get("$defs", {})
     found = list(_sections("", schema, known))
@@ -66,7 +68,7 @@ def tables(name: str, model: type, seen: dict[str, str]) -> str:
 
 
 def _heading(path: str, form: Mapping[str, Any], paths: list[str]) -> str:
-    """What stands above a table, unless these are the outermost keys."""
+    """Return the heading above a table; "" for the outermost keys."""
     one_of_several = f" with `{form['required'][0]}`" if paths.count(path) > 1 else ""
     return f"### `{path}`{one_of_several}\n\n" if path else ""
 
@@ -74,7 +76,7 @@ def _heading(path: str, form: Mapping[str, Any], paths: list[str]) -> str:
 def _sections(
     path: str, schema: Mapping[str, Any], known: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every mapping with a table of its own, by its path from the top, outermost first."""
+    """Yield every mapping with a table of its own, by its path from the top, outermost first."""
     yield path, schema
     for name, key in _keys(schema, known):
         if not _inside(key, known):
@@ -85,9 +87,9 @@ def _sections(
 def _keys(
     schema: Mapping[str, Any], known: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The keys of a table, the required ones first, each before those of the mapping in it."""
+    """Yield the keys of a table, required keys first, each before the keys of its mapping."""
     for name, key in sorted(schema["properties"].items(), key=lambda e: not _needs(schema, e[0])):
-        # Those of a mapping say themselves whether they are required.
+        # The keys of a mapping say themselves whether they are required.
         yield name, {**key, "required here": _needs(schema, name)}
         if inside := _inside(key, known):
             yield from ((f"{name}.{each}", what) for each, what in _keys(inside, known))
@@ -104,7 +106,10 @@ def _mappings(
 
 
 def _inside(key: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The one mapping that a key may hold; None if it holds none, several, or names for them."""
+    """Return the only mapping that a key may hold.
+
+    None means that the key may hold no mapping, several mappings, or names that lead to mappings.
+    """
     match _mappings(key, known):
         case [("", form)]:
             return form
@@ -115,7 +120,7 @@ def _inside(key: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, An
 def _forms(
     key: Mapping[str, Any], known: Mapping[str, Any], place: str = ""
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What a key may hold, and where below the key: `.<name>` in a mapping, `[]` in a list."""
+    """Yield each form of a key's value, and its place below the key: `.<name>`, `[]` or both."""
     if "$ref" in key:
         yield from _forms(known[key["$ref"].rpartition("/")[2]], known, place)
     elif alternatives := [*key.get("anyOf", ()), *key.get("oneOf", ())]:
@@ -139,7 +144,7 @@ def _section(
 ) -> str:
     rows = {name: _row(name, key, known) for name, key in _keys(schema, known)}
     first = {name: seen[row] for name, row in rows.items() if row in seen}
-    # A few keys that happen to be the same are no repetition.
+    # If only a few keys are the same, both tables list them.
     shared = {each for each in first.values() if [*first.values()].count(each) >= _SHARED}
     left_out = {name: each for name, each in first.items() if each in shared}
     head = "| key | value | meaning |\n| --- | --- | --- |\n"
@@ -159,7 +164,7 @@ def _row(name: str, key: Mapping[str, Any], known: Mapping[str, Any]) -> str:
 
 
 def _with_default(key: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """What a key may hold, with its default: in bold, if it is one of a few."""
+    """Return what a key may hold, with its default. Among listed values, the default is bold."""
     value, default = _value(key, known), _default(key)
     if key["required here"]:
         return f"{value}, required"
@@ -212,7 +217,7 @@ def _values(key: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shape(form: Mapping[str, Any]) -> str:
-    """A mapping by the keys that it needs."""
+    """Return the mapping as text, with the keys that it requires."""
     needed = ", ".join(f"{name}: ..." for name in form.get("required", ()))
     return f"`{{{needed}}}`" if needed else "mapping"
 

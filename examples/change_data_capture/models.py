@@ -1,4 +1,4 @@
-"""A table, and the keys of its rows that its database reports as changed."""
+"""A table, and the keys of the rows that its database reports as changed."""
 
 from pathlib import Path
 
@@ -19,5 +19,5 @@ def accounts(spark: SparkResource) -> DataFrame:
 
 @dg.asset(io_manager_key="snapshots")
 def account_changes(spark: SparkResource) -> DataFrame:
-    """The accounts opened, changed or closed since the last refresh."""
+    """The keys of the accounts that were opened, changed or closed since the last refresh."""
     return read_files(spark.spark_session, FOLDER / "account_changes.csv", columns="id bigint")

@@ -1,4 +1,4 @@
-"""The code location that stands for somebody else's dbt."""
+"""An example of a dbt code location that another team owns."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ PROJECT.prepare_if_dev()
 
 @dbt_assets(manifest=PROJECT.manifest_path)
 def shop(context: dg.AssetExecutionContext, dbt: DbtCliResource) -> Iterator:
-    """Seeds, models and tests; the assets shop/orders and shop/customers, among others."""
+    """Build dbt's seeds, models and tests, among them the assets shop/orders and shop/customers."""
     yield from dbt.cli(["build"], context=context).stream()
 
 

@@ -1,4 +1,4 @@
-"""Adds shipments to a Delta table, as the job of another team does: write_shipments.py ID..."""
+"""Add shipments to a Delta table, as another team's job would: write_shipments.py ID..."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Adds suppliers to a table of the Iceberg catalog `prod`: write_suppliers.py NAME..."""
+"""Add suppliers to a table of the Iceberg catalog `prod`: write_suppliers.py NAME..."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A model that runs for some days, or for many in one backfill."""
+"""A model with daily partitions. One run computes a few days, or all days of a backfill."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ FILE = Path(__file__).with_name("orders_by_day.csv")
     io_manager_key="snapshots",
 )
 def orders_by_day(context: dg.AssetExecutionContext, spark: SparkResource) -> DataFrame:
-    """The orders of the days of this run."""
+    """The orders of the days that this run computes."""
     columns = "order_id bigint, order_date date, amount decimal(10,2)"
     rows = read_files(spark.spark_session, FILE, columns=columns)
     window = context.partition_time_window

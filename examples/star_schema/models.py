@@ -1,4 +1,4 @@
-"""One fact table and one dimension, each from a file of this folder."""
+"""One fact table and one dimension table, each read from a CSV file in this folder."""
 
 from pathlib import Path
 

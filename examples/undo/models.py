@@ -10,5 +10,5 @@ FILE = Path(__file__).with_name("visits.csv")
 
 @dg.asset(io_manager_key="snapshots")
 def visits(spark: SparkResource) -> DataFrame:
-    """How many people came, by day."""
+    """The number of visitors of each day."""
     return read_files(spark.spark_session, FILE, columns="day date, visitors bigint")

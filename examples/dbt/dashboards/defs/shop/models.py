@@ -1,4 +1,4 @@
-"""Models that read what dbt wrote."""
+"""Models that read the tables that dbt wrote."""
 
 import os
 
@@ -14,13 +14,13 @@ from tableau_pipeline.resources import SparkResource
     & dg.AutomationCondition.all_deps_blocking_checks_passed(),
 )
 def sales(spark: SparkResource) -> DataFrame:
-    """Every order with its customer's name; new as soon as dbt's assets in Dagster are."""
+    """Every order with its customer's name; runs when dbt's assets in Dagster are updated."""
     return _dbt(spark, "orders").join(_dbt(spark, "customers"), "customer_id", "left")
 
 
 @dg.asset
 def customers(spark: SparkResource) -> DataFrame:
-    """Every customer; run by the trigger of its data source."""
+    """Every customer; runs when the trigger of its data source requests it."""
     return _dbt(spark, "customers")
 
 
