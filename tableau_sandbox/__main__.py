@@ -1,4 +1,4 @@
-"""The command `tableau-sandbox`; without the extra `sandbox`, it says what to install."""
+"""The command `tableau-sandbox`. Without the extra `sandbox`, it names the missing package."""
 
 import sys
 
@@ -8,7 +8,8 @@ def main() -> int:
     try:
         from tableau_sandbox.command_line import main as run
     except ModuleNotFoundError as error:
-        # If a module of our own is missing, the installation is broken, and no extra repairs it.
+        # If a module of the sandbox itself is missing, the installation is broken. No extra repairs
+        # that.
         if (error.name or "").startswith("tableau_"):
             raise
         sys.stderr.write(

@@ -1,8 +1,9 @@
-"""What users may do: capabilities and site roles, permission rules, and the decision.
+"""What users may do: capabilities, site roles, permission rules, and the decision by them.
 
-Sources in Tableau's help: "Permission Capabilities and Templates", "Permissions, Site Roles, and
-Licenses", "Effective permissions" (for the order in which roles, ownership, leadership and rules
-count), and "Access Scopes for Connected Apps".
+The sources are these pages of Tableau's help: "Permission Capabilities and Templates";
+"Permissions,
+Site Roles, and Licenses"; "Effective permissions", for the order in which roles, ownership,
+leadership and rules count; and "Access Scopes for Connected Apps".
 """
 
 from collections import defaultdict
@@ -45,7 +46,7 @@ OF_DATASOURCES = frozenset(
 )
 _ALL = OF_PROJECTS | OF_DATASOURCES
 _VIEWER = frozenset({READ, CONNECT, QUERY_BY_API})
-# The most capabilities that a user of each site role can have; no rule gives more.
+# The capabilities that each site role allows at most. Rules cannot add others.
 CEILINGS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(SITE_ROLES, _ALL),
     "Explorer": _VIEWER | {DOWNLOAD, "PulseMetricDefine"},
@@ -63,20 +64,20 @@ DENY = "Deny"
 
 
 class Subject(StrEnum):
-    """What rules are about: a project, a data source, or the content to come in a project."""
+    """What rules are about: a project, a data source, or the future data sources of a project."""
 
     PROJECT = "project"
     DEFAULTS = "datasources"
     DATASOURCE = "datasource"
 
 
-# The subjects of the rules of a project.
+# The subjects of the rule sets that belong to a project.
 OF_A_PROJECT = tuple(subject for subject in Subject if subject is not Subject.DATASOURCE)
 
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules about one subject; `luid` is that of the project or of the data source."""
+    """The rules about one subject; `luid` is the LUID of the project or of the data source."""
 
     luid: str
     subject: Subject
@@ -84,7 +85,7 @@ class RuleSet:
 
 @dataclass(frozen=True)
 class Rule(Record):
-    """What a user, or the users of a group, may or may not do; `grantee` is the LUID of either."""
+    """Whether a grantee has a capability; `grantee` is the LUID of a user or of a group."""
 
     TABLE = "rule"
 
@@ -95,12 +96,12 @@ class Rule(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """What the users of a site may do.
+    """The permissions of the users of a site.
 
     Attributes:
         projects: all projects of the site, by LUID.
         rules_of: returns the rules of a set.
-        groups_of: returns the LUIDs of the groups of a user, given by LUID.
+        groups_of: takes the LUID of a user, and returns the LUIDs of the user's groups.
     """
 
     projects: Mapping[str, Project]
@@ -119,11 +120,11 @@ class Access:
         return self._rules_allow(user, capability, rules)
 
     def project_of(self, thing: Project | Datasource) -> Project:
-        """Return a project itself, or the project that a data source is in."""
+        """Return the project of a data source; return a project itself."""
         return thing if isinstance(thing, Project) else self.projects[thing.project]
 
     def governing(self, rules: RuleSet, project: Project) -> RuleSet:
-        """Return what counts: `rules` of a project or of a data source in it, or rules instead.
+        """Return the rule set that counts: `rules`, or the set that a lock puts in their place.
 
         If the project, or one around it, locks the permissions of its content, the rules of the
         locking project count.
@@ -138,7 +139,7 @@ class Access:
         return rules
 
     def _leads(self, user: User, project: Project) -> bool:
-        """Whether a user owns or leads a project, or one around it."""
+        """Whether a user owns or leads the project or a project around it."""
         return any(
             each.owner == user.luid
             or self._rules_allow(
@@ -153,7 +154,8 @@ class Access:
             for rule in self.rules_of(rules)
             if rule.capability == capability
         }
-        # A rule for the user counts before those for groups; of these, a denial counts first.
+        # A rule about the user overrides the rules about groups. Among rules about groups, a denial
+        # wins.
         if user.luid in modes:
             return modes[user.luid] == ALLOW
         of_groups = [modes[group] for group in self.groups_of(user.luid) if group in modes]
@@ -172,7 +174,7 @@ def scopes_allow(granted: Sequence[str], needed: Sequence[str]) -> bool:
     """Whether a `granted` scope equals one of the `needed` scopes, or covers it as a wildcard.
 
     A wildcard stands for all actions on one kind of resource: `tableau:datasources:*`. Tableau's
-    list has no wildcard for everything.
+    list has no wildcard for all resources.
     """
     return any(scope in granted or _wildcard(scope) in granted for scope in needed)
 
@@ -182,7 +184,7 @@ def _wildcard(scope: str) -> str:
     return f"{resource}:*"
 
 
-# The rules of a new site let its users publish to the default project, and use what is there.
+# On a new site, these rules let all users publish to the default project and use its content.
 _FIRST_CAPABILITIES = {
     Subject.PROJECT: (READ, WRITE),
     Subject.DEFAULTS: (READ, CONNECT),
@@ -190,7 +192,7 @@ _FIRST_CAPABILITIES = {
 
 
 def access_to(database: Database, site: str) -> Access:
-    """Return who may do what on a site; all rules are read when one is first asked for."""
+    """Return the permissions on a site. The first question about rules reads all rules."""
 
     @cache
     def read() -> Mapping[RuleSet, Sequence[Rule]]:
@@ -212,14 +214,14 @@ def rules_of(database: Database, rules: RuleSet) -> list[Rule]:
 
 
 def add_rules(database: Database, rules: RuleSet, added: Iterable[Rule]) -> None:
-    """Add rules to a set; a capability that a grantee was given or denied before stays as it is."""
+    """Add rules to a set. An earlier rule about the same grantee and capability stays as it is."""
     with database.transaction():
         for rule in added:
             database.add("rule", **vars(rules), **vars(rule))
 
 
 def copy_rules(database: Database, source: RuleSet, target: RuleSet) -> None:
-    """Replace the rules of a set by those of another."""
+    """Replace the rules of the target set by the rules of the source set."""
     if source == target:
         return
     with database.transaction():
@@ -229,7 +231,11 @@ def copy_rules(database: Database, source: RuleSet, target: RuleSet) -> None:
 
 
 def give_project_rules(database: Database, project: Project, *, template: str) -> None:
-    """Give a new project the rules of the project around it, or of the default project."""
+    """Give a new project the rules of the project `template`.
+
+    Args:
+        template: the LUID of the parent or, for a project at the top level, of the default project.
+    """
     access = access_to(database, project.site)
     for subject in OF_A_PROJECT:
         source = access.governing(RuleSet(template, subject), access.projects[template])
@@ -237,7 +243,7 @@ def give_project_rules(database: Database, project: Project, *, template: str) -
 
 
 def give_datasource_rules(database: Database, datasource: Datasource) -> None:
-    """Give a new data source the rules that its project has for the data sources to come."""
+    """Give a new data source the rules that its project has for its future data sources."""
     access = access_to(database, datasource.site)
     defaults = RuleSet(datasource.project, Subject.DEFAULTS)
     source = access.governing(defaults, access.projects[datasource.project])
@@ -255,7 +261,7 @@ def keep_rules(database: Database, things: Iterable[Project | Datasource]) -> No
 
 
 def own_rules(thing: Project | Datasource) -> tuple[RuleSet, ...]:
-    """Return the sets of rules that belong to an object."""
+    """Return the rule sets that belong to an object."""
     if isinstance(thing, Datasource):
         return (RuleSet(thing.luid, Subject.DATASOURCE),)
     return tuple(RuleSet(thing.luid, subject) for subject in OF_A_PROJECT)
@@ -275,17 +281,17 @@ def seed_rules(database: Database) -> None:
 
 
 def _begin(database: Database, rules: RuleSet) -> bool:
-    """Record that a set exists, so that it may stay empty; return whether it is a new one."""
+    """Record that a rule set exists, even without rules; return whether the set is new."""
     return database.add("rule_set", **vars(rules))
 
 
 def check_may(
     database: Database, capability: str, *, user: User, thing: Project | Datasource, code: str
 ) -> None:
-    """Refuse with `code` unless the user has the capability for a project or a data source.
+    """Check that a user has a capability for a project or a data source.
 
     Raises:
-        RestError: the user lacks it.
+        RestError: the user lacks the capability; the error has the code `code`.
     """
     if not access_to(database, thing.site).may(user, capability, thing):
         raise refusal(code, f"The user '{user.name}' may not '{capability}' '{thing.name}'.")

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], datetime]
 
-# Clients parse only this form: they cannot read fractions of a second or an offset.
+# Clients parse only this form: they cannot read an offset or fractions of a second.
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -13,19 +13,19 @@ def system_clock() -> datetime:
 
 
 def stamp(moment: datetime) -> str:
-    """Format a time as the API does: UTC, whole seconds."""
+    """Format a time as the API does: in UTC, in whole seconds."""
     return moment.astimezone(UTC).strftime(_FORMAT)
 
 
 def moment_of(stamp: str) -> datetime:
-    """Return the time of a stamp."""
+    """Return the time that a stamp of the API states."""
     return datetime.strptime(stamp, _FORMAT).replace(tzinfo=UTC)
 
 
 def stamp_after(previous: str, moment: datetime) -> str:
-    """Return the stamp of a time, but at least one second after `previous`.
+    """Return the stamp of a time; it is at least one second after `previous`.
 
-    Clients distinguish two states of a data source by `updatedAt`, which has whole seconds. Two
-    publishes within one second must not have the same one.
+    Clients distinguish two states of a data source by its `updatedAt`, in whole seconds. So two
+    publishes within one second need different stamps.
     """
     return stamp(max(moment_of(previous) + timedelta(seconds=1), moment))

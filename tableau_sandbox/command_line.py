@@ -1,12 +1,14 @@
-"""A local Tableau Server to publish data sources to.
+"""Run a local stand-in for Tableau Server, to which clients publish data sources.
 
-The environment names the administrator, so that no secret appears in the list of processes:
-  TABLEAU_SANDBOX_USER, TABLEAU_SANDBOX_PASSWORD           default: admin, admin
-  TABLEAU_SANDBOX_TOKEN_NAME, TABLEAU_SANDBOX_TOKEN_SECRET default: pipeline, pipeline-secret
-With a --host that other machines can reach, the user, the password and the secret of the token must
-not be these defaults, and the default connected app is not accepted.
+These variables set the administrator's credentials. They keep secrets out of the process list.
 
-Options can also be in a file, one line for each word: tableau-sandbox @FILE
+    TABLEAU_SANDBOX_USER, TABLEAU_SANDBOX_PASSWORD           default: admin, admin
+    TABLEAU_SANDBOX_TOKEN_NAME, TABLEAU_SANDBOX_TOKEN_SECRET default: pipeline, pipeline-secret
+
+If other machines can reach the --host, the user, the password and the token's secret must differ
+from these defaults. The sandbox then refuses the default connected app.
+
+A file can contain the arguments, one on each line: tableau-sandbox @FILE
 """
 
 import argparse
@@ -45,20 +47,20 @@ PASSWORD = "TABLEAU_SANDBOX_PASSWORD"  # noqa: S105 - the name of a variable
 TOKEN_NAME = "TABLEAU_SANDBOX_TOKEN_NAME"  # noqa: S105
 TOKEN_SECRET = "TABLEAU_SANDBOX_TOKEN_SECRET"  # noqa: S105
 _PARENT_POLL_SECONDS = 0.5
-# Ten years: far from the limits of all calendars.
+# Ten years. All dates within this range are valid in every calendar.
 _Offset = Annotated[float, Field(ge=-3.2e8, le=3.2e8, allow_inf_nan=False)]
 _Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class WellKnownCredentialsError(ValueError):
-    """The documentation shows these credentials; the message names the variables to set."""
+    """The credentials are public; the message lists the variables and options to set."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sandbox until it is stopped.
 
     Returns:
-        The exit code: 0 after a stop, 1 if it could not start.
+        The exit code: 0 after a stop, 1 if the sandbox could not start.
     """
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     parsed = _parser().parse_args(arguments)
@@ -118,15 +120,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="tableau-sandbox",
         description=description,
         epilog=f"{notes}\n{faults.__doc__}",
-        # A line of such a file is one argument.
+        # In a file of arguments, each line is one argument.
         fromfile_prefix_chars="@",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--host", default="127.0.0.1", help="to be reached from other machines, see below")
-    add("--port", type=_reader(_Port), default=8765, help="0 takes a free one (default: 8765)")
+    add("--host", default="127.0.0.1", help="where to listen; for other machines, see below")
+    add("--port", type=_reader(_Port), default=8765, help="0 takes a free port (default: 8765)")
     add("--quiet", action="store_true", help="do not log requests")
-    add("--die-with-parent", action="store_true", help="stop when the parent process is gone")
+    add("--die-with-parent", action="store_true", help="stop when the parent process ends")
     add(
         "--clock-offset",
         type=_reader(_Offset),
@@ -140,14 +142,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_reading(faults.read_fault),
         metavar="JSON",
-        help="a fault from the start, see below",
+        help="a fault to arm at the start, see below",
     )
     _add_options(parser)
     return parser
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what `Options` declares; what is not given is absent from the parsed arguments."""
+    """Add the options that `Options` declares; only given options get into the parsed arguments."""
     hints = get_type_hints(Options, include_extras=True)
     quirks = {each.name for each in fields(Quirks)}
     groups = parser, parser.add_argument_group("quirks: what Tableau leaves open")
@@ -176,7 +178,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _reader(hint: Any) -> Callable[[str], Any]:
-    """Return a function that reads a value of a type from an argument."""
+    """Return a function that converts an argument to a type."""
     return _reading(TypeAdapter(hint).validate_python)
 
 
@@ -195,7 +197,7 @@ def _reading(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def administrator(environment: Mapping[str, str]) -> UserSeed:
-    """Return the administrator that variables name; what they do not set is as in `ADMIN`."""
+    """Return the administrator that the variables describe; the defaults are those of `ADMIN`."""
     ((token_name, token_secret),) = ADMIN.tokens
     token = environment.get(TOKEN_NAME) or token_name, environment.get(TOKEN_SECRET) or token_secret
     return replace(
@@ -207,15 +209,15 @@ def administrator(environment: Mapping[str, str]) -> UserSeed:
 
 
 def for_other_machines(options: Options) -> Options:
-    """Return the options for a sandbox that other machines can reach.
+    """Return the options of a sandbox that other machines can reach.
 
     Raises:
-        WellKnownCredentialsError: the administrator has a name, a password or a token that the
-            documentation of the sandbox shows, or another user has that password.
+        WellKnownCredentialsError: the administrator has the documented name, password or token's
+            secret, or another user has the documented password.
     """
     admin = options.admin
     known = {
-        # Names are equal in any case of letters.
+        # Tableau ignores the case of names.
         USER: admin.name.casefold() == ADMIN.name,
         PASSWORD: admin.password == ADMIN.password,
         TOKEN_SECRET: admin.tokens[0][1] == ADMIN.tokens[0][1],
@@ -228,7 +230,7 @@ def for_other_machines(options: Options) -> Options:
 
 
 def _announce(url: str, options: Options) -> None:
-    """Print the address of the sandbox, and those of its secrets that are well known."""
+    """Print the sandbox's address and the credentials; print only those secrets that are public."""
     admin = options.admin
     ((token_name, token_secret),) = admin.tokens
     password = admin.password if admin.password == ADMIN.password else f"${PASSWORD}"
@@ -247,22 +249,22 @@ def _announce(url: str, options: Options) -> None:
     if options.tls:
         lines.append(f"  certificate to trust: {certificate_path(options.data_dir)}")
     sys.stdout.write("\n".join(lines) + "\n")
-    # The process that started the sandbox reads the address from a pipe.
+    # Flush, because a parent process may read the address from a pipe.
     sys.stdout.flush()
 
 
 def stop_on_signals(server: SandboxServer) -> None:
-    """Stop a server when this process is asked to end."""
+    """Stop the server when a signal asks this process to end."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
 
 
 def stop_without_parent(server: SandboxServer) -> None:
-    """Stop a server when the parent of this process is gone."""
+    """Stop the server when the parent of this process has ended."""
     parent = os.getppid()
 
     def watch() -> None:
-        # A process whose parent has ended is adopted by another one.
+        # When a parent ends, the system gives the process another parent.
         while os.getppid() == parent:
             time.sleep(_PARENT_POLL_SECONDS)
         server.stop()

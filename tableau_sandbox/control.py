@@ -1,4 +1,4 @@
-"""The faults of a sandbox that are armed, and its clock."""
+"""Control a running sandbox: arm faults, and move the clock."""
 
 import random
 import threading
@@ -25,15 +25,15 @@ _F = TypeVar("_F")
 
 @dataclass
 class Armed:
-    """A fault that is armed.
+    """An armed fault.
 
     Attributes:
-        number: the number by which it can be cleared.
+        number: the number by which a user clears the fault.
         fault: the fault.
-        seen: the number of calls or jobs that it could have hit.
-        fired: the number of calls or jobs that it has hit.
-        earlier: data sources by LUID as they were before their last change, if the fault shows
-            them.
+        seen: the number of calls or jobs that the fault could have hit.
+        fired: the number of calls or jobs that the fault has hit.
+        earlier: for a fault that serves stale rows, each data source as it was before its last
+            change, by LUID.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Armed:
     _held: set[str] = field(default_factory=set)
 
     def match(self, counted: CallFault | JobFault) -> bool:
-        """Count one more call or job; return whether it is hit."""
+        """Count one more call or job; return whether the fault hits it."""
         self.seen += 1
         last = None if counted.times is None else counted.nth + counted.times - 1
         hit = counted.nth <= self.seen and (last is None or self.seen <= last)
@@ -52,7 +52,7 @@ class Armed:
         return hit
 
     def holds(self, job: Job) -> bool:
-        """Whether it holds a queued job, which it counts only once."""
+        """Whether this fault holds a queued job; count each held job only once."""
         if not isinstance(self.fault, HoldJobs) or self.fault.job_kind not in (None, job.kind):
             return False
         if job.luid not in self._held:
@@ -67,7 +67,7 @@ def path_matches(pattern: str, raw_path: bytes) -> bool:
     if pattern == "**":
         return True
     path = raw_path.decode("ascii", "replace").removeprefix("/api").strip("/")
-    # The path is divided while it is still encoded, because a name may contain a slash.
+    # Split the path while it is still encoded, because a decoded name may contain a slash.
     segments = [unquote(segment) for segment in path.split("/")[1:]]
     expected = pattern.strip("/").split("/")
     return len(expected) == len(segments) and all(
@@ -81,12 +81,13 @@ def _no_connections(peer: Peer) -> None:
 
 
 class Control:
-    """The faults of one sandbox, and its clock; callable from any thread.
+    """The faults and the clock of one sandbox. Any thread may call the methods.
 
-    The clock starts `offset` seconds ahead of the given one; behind it if `offset` is negative.
+    The clock starts `offset` seconds ahead of the given clock, or behind it if `offset` is
+    negative.
 
     Attributes:
-        hang_up: breaks the connection to a peer; set by the server that has the connections.
+        hang_up: breaks the connections of a peer; the server with the connections sets this.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Control:
         with self._lock:
             try:
                 ahead = self._ahead + timedelta(seconds=seconds)
-                # This raises OverflowError if the new time is no date.
+                # If the new time is not a valid date, this raises OverflowError.
                 self._clock() + ahead
             except OverflowError as error:
                 raise ValueError(f"the clock cannot move by {seconds} seconds") from error
@@ -132,17 +133,17 @@ class Control:
         return armed
 
     def faults(self) -> list[Armed]:
-        """Return all faults that were not cleared, oldest first, including those used up."""
+        """Return all faults that have not been cleared, with used-up faults, oldest first."""
         with self._lock:
             return list(self._armed)
 
     def is_armed(self, kind: type[Fault]) -> bool:
-        """Whether a fault of a kind was armed and not cleared."""
+        """Whether a fault of this kind has been armed and not cleared."""
         with self._lock:
             return any(isinstance(armed.fault, kind) for armed in self._armed)
 
     def clear(self, number: int | None = None) -> bool:
-        """Clear one fault, or all; return False if there is none with this number."""
+        """Clear one fault, or all faults; return False if no fault has this number."""
         with self._lock:
             kept = [armed for armed in self._armed if number not in (None, armed.number)]
             found = number is None or len(kept) < len(self._armed)
@@ -161,20 +162,25 @@ class Control:
             ]
 
     def choose_job(self, queued: Sequence[Job], order: str = "fifo") -> Job | None:
-        """Choose which of the queued jobs, the oldest first, runs next; None if all are held."""
+        """Choose the queued job that runs next; return None if faults hold all jobs.
+
+        Args:
+            queued: the queued jobs, oldest first.
+            order: "fifo" for the oldest job, "any" for a random job.
+        """
         ready = [job for job in queued if not self.holds(job)]
         if not ready:
             return None
         return ready[0] if order == "fifo" else random.choice(ready)  # noqa: S311
 
     def holds(self, job: Job) -> bool:
-        """Whether a queued job is being held."""
+        """Whether a fault holds this queued job."""
         with self._lock:
             held = [armed for armed in self._armed if armed.holds(job)]
         return bool(held)
 
     def hits_on_job(self, job: Job) -> tuple[float, FailJob | None]:
-        """Count this job; return its additional seconds, and its failure if there is one."""
+        """Count this job; return the additional seconds that it takes, and its failure or None."""
         with self._lock:
             hits = [
                 armed.fault

@@ -1,4 +1,4 @@
-"""The control over HTTP, for users of the same machine."""
+"""Control a sandbox over HTTP, from the same machine."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +30,7 @@ _MOVE = TypeAdapter(_Move)
 
 @dataclass(frozen=True)
 class ControlEndpoint:
-    """Answers everything under `/control`, if the sandbox was started with --control."""
+    """Answers all requests under `/control`, if the sandbox was started with --control."""
 
     services: Services
 
@@ -38,7 +38,8 @@ class ControlEndpoint:
         """Answer one request."""
         request = Request(scope, receive)
         try:
-            # A client that is still sending would see an early answer as a broken connection.
+            # Read the body first: if the client is still sending, an early answer looks like a
+            # broken connection.
             body = await body_of(request, _BODY_BYTES)
             if len(body) > _BODY_BYTES:
                 raise malformed(f"The body of the request is larger than {_BODY_BYTES} bytes.")
@@ -56,13 +57,15 @@ class ControlEndpoint:
             raise _unknown(request)
         if request.client is None or not is_loopback(request.client.host):
             raise refusal("403004", "The sandbox is controlled from its own machine only.")
-        # A page of another site, or of another port of this machine, must not give orders. Browsers
-        # name the origin of a page. HostGuard has checked that Host is a name of the sandbox.
+        # A page of another site, or of another port of this machine, must not control the sandbox.
+        # Browsers state the origin of a page. HostGuard has checked that Host is a name of the
+        # sandbox.
         own = request.headers.get("Host", "").casefold()
         origins = request.headers.getlist("Origin")
         if any(origin.partition("://")[2].casefold() != own for origin in origins):
             raise refusal("403004", "The sandbox is not controlled by pages of another origin.")
-        # Before a browser sends this type to another site, it asks that site for permission.
+        # Before a browser sends this content type to another site, the browser asks that site for
+        # permission.
         is_json = request.headers.get("Content-Type", "") == "application/json"
         if request.method == "POST" and not is_json:
             raise malformed("Send the type 'application/json'.")
@@ -99,7 +102,7 @@ def _read_fault(body: bytes) -> Any:
 
 
 def _clear(control: Control, number: str) -> None:
-    # Python refuses to convert thousands of digits.
+    # Python refuses to convert numbers of thousands of digits.
     if not (number.isdecimal() and len(number) < 10 and control.clear(int(number))):
         raise not_found("Fault", number, code="404003")
 

@@ -1,4 +1,4 @@
-"""The refusals of the sandbox."""
+"""The refusals that the sandbox sends to clients."""
 
 _SUMMARIES = {
     400: "Bad Request",
@@ -16,7 +16,7 @@ _SUMMARIES = {
 
 
 class RestError(Exception):
-    """A refusal, which VizQL Data Service writes without its summary.
+    """A refusal of a request. VizQL Data Service sends it without the summary.
 
     Attributes:
         code: six digits; the first three are the HTTP status.
@@ -47,5 +47,5 @@ def malformed(detail: str) -> RestError:
 
 
 def not_found(kind: str, identifier: str, *, code: str) -> RestError:
-    """Return the refusal of a request for something that does not exist."""
+    """Return the refusal of a request for an object that does not exist."""
     return refusal(code, f"{kind} '{identifier}' could not be found.")

@@ -1,4 +1,4 @@
-"""Apply a batch to a file: the result is a new file or an error."""
+"""Apply an action batch to a `.hyper` file: the result is a new file, or an error."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ from tableau_sandbox.batch.tables import (
 )
 from tableau_sandbox.hyperd import UnreadableFileError, connect, string_literal, with_hyperd
 
-# In SQL, the target has the alias "t", the source "s".
+# In SQL, the target table has the alias "t", and the source table has the alias "s".
 _ALIASES = {Side.TARGET: "t", Side.SOURCE: "s"}
 _OPERATORS = {
     "eq": "=",
@@ -41,21 +41,21 @@ _OPERATORS = {
     "lte": "<=",
     "is": "IS NOT DISTINCT FROM",
 }
-# For a WHERE clause. The source does not change, so its rows keep their positions.
+# Part of a WHERE clause. The source table does not change, so its rows keep their positions.
 _WAS_UNMATCHED = "s.ctid IN (SELECT row FROM unmatched)"
 
 
 def apply_batch(target: Path, payload: Path | None, batch: Batch, output: Path) -> None:
-    """Apply a batch to `target` and write the result to `output`; write nothing if it fails.
+    """Apply a batch to `target`, and write the result to `output`; after an error, write no file.
 
     Args:
         target: a `.hyper` file, which does not change.
-        payload: a `.hyper` file with the source tables, if the batch needs any.
-        batch: the actions; later ones see the effects of earlier ones.
+        payload: a `.hyper` file with the source tables; None if the batch needs no source.
+        batch: the actions; later actions see the effects of earlier ones.
         output: the path of the new file.
 
     Raises:
-        BatchError: an action cannot be carried out, or a file cannot be opened.
+        BatchError: an action cannot be applied, or a file cannot be opened.
     """
     try:
         with_hyperd(lambda hyper: _apply_all(hyper, target, payload, batch, output))
@@ -72,8 +72,8 @@ def _apply_all(
             _attach(connection, Side.TARGET, output)
             if payload is not None:
                 _attach(connection, Side.SOURCE, payload)
-            # The source rows of an upsert that match no target row before the upsert changes any.
-            # Hyper creates no temporary table inside a transaction.
+            # This table will list the source rows that match no target row before an upsert changes
+            # the target. Hyper creates no temporary table inside a transaction.
             connection.execute_command("CREATE TEMPORARY TABLE unmatched (row BIGINT)")
             connection.execute_command("BEGIN")
             for position, action in enumerate(batch.actions):
@@ -90,7 +90,7 @@ def _attach(connection: Connection, side: Side, path: Path) -> None:
     try:
         connection.catalog.attach_database(path, alias=side)
     except HyperException as error:
-        # The rest of the message contains the sandbox's own path of the file.
+        # Omit the rest of the message, which contains a path of the sandbox.
         reason = str(error.main_message).partition(": DatabaseId")[0]
         raise BatchError(
             Code.UNREADABLE_FILE, f"The {side} file cannot be opened: {reason}."
@@ -118,7 +118,7 @@ def _apply(connection: Connection, action: Action, position: int) -> None:
 
 @dataclass(frozen=True)
 class _Step:
-    """An action whose tables exist, and whose condition fits them; only deletes lack a source."""
+    """An action whose tables exist and fit its condition. Only a delete may lack a source."""
 
     connection: Connection
     target: Table
@@ -127,14 +127,14 @@ class _Step:
 
     @property
     def rows(self) -> Table:
-        """The source, for actions that require one."""
+        """The source table, for actions that require one."""
         if self.source is None:
             raise LookupError(f"no source table for the {self.target.title}")
         return self.source
 
     @property
     def match(self) -> str:
-        """The condition as SQL."""
+        """The condition of the action as SQL."""
         return _condition_sql(self.condition, target=self.target, source=self.source)
 
     def run(self, sql: str) -> None:
@@ -142,7 +142,7 @@ class _Step:
         self.connection.execute_command(sql)
 
     def first(self, query: str) -> list | None:
-        """Return the first row of a query, or None."""
+        """Return the first row of a query, or None if the query returns no rows."""
         return next(iter(self.connection.execute_list_query(f"{query} LIMIT 1")), None)
 
 
@@ -160,7 +160,8 @@ def _update(step: _Step) -> None:
 def _upsert(step: _Step) -> None:
     columns = inserted_columns(step.target, step.rows, step.condition)
     _check_unique_source(step)
-    # The update may change the values by which rows are found.
+    # The update may change the values that the condition compares, so find the unmatched rows
+    # before.
     step.run("DELETE FROM unmatched")
     step.run(
         f"INSERT INTO unmatched SELECT s.ctid FROM {_aliased(step.rows)}"  # noqa: S608
@@ -213,10 +214,10 @@ def _set(step: _Step, columns: Sequence[str]) -> None:
 def _check_one_match(step: _Step) -> None:
     """Refuse an update in which several source rows match one target row.
 
-    Hyper would silently use any one of them.
+    Hyper would silently use any of these source rows.
     """
     key = sorted({pair.target_col for pair in column_pairs(step.condition)})
-    # Group by the position of a row too (`ctid` in Hyper), because target rows may be equal.
+    # Group by the position of the target row as well (`ctid` in Hyper), because rows may be equal.
     group = ", ".join(["t.ctid", *(_column(Side.TARGET, name) for name in key)])
     repeated = step.first(
         f"SELECT {group} FROM {_aliased(step.target)} JOIN {_aliased(step.rows)} ON {step.match}"  # noqa: S608
@@ -227,9 +228,9 @@ def _check_one_match(step: _Step) -> None:
 
 
 def _check_unique_source(step: _Step) -> None:
-    """Refuse an upsert that has several rows for one key.
+    """Refuse an upsert whose source has several rows for one key.
 
-    For 'eq', NULL is not a key, as no two NULLs are equal; for 'is', NULL is a key.
+    For 'eq', NULL is not a key, because no two NULLs are equal. For 'is', NULL is a key.
     """
     pairs = column_pairs(step.condition)
     key = sorted({pair.source_col for pair in pairs})
@@ -265,7 +266,7 @@ def _column(side: Side, name: str) -> str:
 
 
 def _condition_sql(condition: Condition, *, target: Table, source: Table | None) -> str:
-    """Return a condition for a WHERE or ON clause; `check_condition` must have accepted it."""
+    """Return the SQL of a condition that `check_condition` has accepted."""
     if isinstance(condition, Junction):
         parts = [_condition_sql(arg, target=target, source=source) for arg in condition.args]
         return f"({f' {condition.op.upper()} '.join(parts) or 'TRUE'})"

@@ -1,4 +1,4 @@
-"""The action batches of data updates: what they may contain, and what that means."""
+"""The grammar of action batches, which update data: what a batch may contain, and its meaning."""
 
 import math
 import re
@@ -25,12 +25,12 @@ _MOST_TERMS = 5_000
 _DEEPEST = 100
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _DOUBLE = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
-# Real servers are known to support milliseconds; their treatment of finer fractions is not known.
+# Real servers are known to support milliseconds. How they treat finer fractions is unknown.
 _DATETIME = re.compile(
     r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d{1,3})?(Z|[+-]\d{2}:?\d{2})", re.ASCII
 )
 _BEYOND = 1 << 63
-# From this number on, JSON numbers with a fraction cannot represent every whole number.
+# From this number on, JSON numbers with a fraction cannot represent all whole numbers.
 _EXACT = 1 << 53
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
@@ -47,7 +47,7 @@ class GrammarError(ValueError):
 
 
 class Side(StrEnum):
-    """The table of a column: the published one, or the uploaded one."""
+    """The table of a column: the published table (target) or the uploaded table (source)."""
 
     TARGET = "target"
     SOURCE = "source"
@@ -63,7 +63,7 @@ class _Part(BaseModel):
 
 
 class Constant(_Part):
-    """A constant, read exactly; a datetime is in UTC, and null has any type."""
+    """A constant with its exact value. A datetime is in UTC; null is possible for every type."""
 
     type: ConstantType
     v: Value
@@ -81,7 +81,7 @@ class Constant(_Part):
 
 
 class Comparison(_Part):
-    """A column compared with a column of the other table, or with a constant."""
+    """A comparison of a column with a constant or with a column of the other table."""
 
     op: Literal["eq", "neq", "gt", "lt", "gte", "lte", "is", "has"]
     target_col: Name = ""
@@ -90,7 +90,7 @@ class Comparison(_Part):
 
     @property
     def columns(self) -> dict[Side, str]:
-        """The one or two columns, the target's first."""
+        """The compared columns, one or two, with the target's column first."""
         named = {Side.TARGET: self.target_col, Side.SOURCE: self.source_col}
         return {side: name for side, name in named.items() if name}
 
@@ -111,19 +111,19 @@ class Comparison(_Part):
 
 
 class Junction(_Part):
-    """A combination of conditions: all of them must hold, or any one."""
+    """A combination of conditions: "and" requires all of them, "or" requires one of them."""
 
     op: Literal["and", "or"]
     args: Annotated[list["Condition"], Field(min_length=1)]
 
 
 Condition: TypeAlias = Annotated[Junction | Comparison, Field(discriminator="op")]
-# Stands for the constant true as a condition: an `and` of no conditions always holds.
+# This condition stands for the constant true: an `and` of no conditions always holds.
 ALWAYS = Junction.model_construct(op="and", args=[])
 
 
 def comparisons(condition: Condition) -> Iterator[Comparison]:
-    """Yield the comparisons of a condition, in the order in which they are written."""
+    """Yield the comparisons of a condition in the order of the text."""
     if isinstance(condition, Junction):
         for arg in condition.args:
             yield from comparisons(arg)
@@ -143,7 +143,7 @@ def column_pairs(condition: Condition) -> list[Comparison]:
 
 
 def _whole(written: object) -> object:
-    """Read the constant true as a whole condition; refuse a condition that is too long or deep."""
+    """Replace the constant true by a condition; refuse a condition that is too long or too deep."""
     if written is True:
         return ALWAYS
     terms, level = 0, [written]
@@ -162,40 +162,40 @@ _Whole: TypeAlias = Annotated[Condition, BeforeValidator(_whole)]
 
 
 class _Action(_Part):
-    """An action on a table; a schema may be omitted if only one schema has tables."""
+    """An action on a table. The schema may be omitted if only one schema has tables."""
 
     target_schema: Name = ""
     target_table: Name
     source_schema: Name = ""
     source_table: Name
-    # Tableau's schema of answers has this key, but its guide does not; it has no effect.
+    # Tableau's schema has this key, but its guide does not mention it. The key has no effect.
     source_file: Name = ""
 
 
 class Insertion(_Action):
-    """Inserts all rows of the source; "replace" first removes all rows of the target."""
+    """Inserts all rows of the source; "replace" first deletes all rows of the target."""
 
     action: Literal["insert", "replace"]
 
     @property
     def condition(self) -> Condition:
-        """No row is left out."""
+        """The condition that always holds: the action inserts every row."""
         return ALWAYS
 
 
 class Update(_Action):
-    """Changes rows that match."""
+    """Changes the target rows that match a source row."""
 
     action: Literal["update"]
     condition: _Whole
 
 
 class Upsert(_Action):
-    """Changes rows that match, and inserts those that match none.
+    """Changes the target rows that match a source row, and inserts the source rows without a match.
 
-    With the conditions that are not refused, no two source rows with different keys match one
-    target row. The columns of a key may have different names in the two tables. Constants restrict
-    the rows that match.
+    The accepted conditions ensure that source rows with different keys never match the same target
+    row. The columns of a key may have different names in the two tables. Comparisons with constants
+    restrict the rows that match.
     """
 
     action: Literal["upsert"]
@@ -214,7 +214,7 @@ class Upsert(_Action):
 
 
 class Delete(_Action):
-    """Deletes rows for which the condition holds; with a source, for some row of the source."""
+    """Deletes the rows for which the condition holds, or holds with at least one source row."""
 
     action: Literal["delete"]
     source_table: Name = ""
@@ -235,7 +235,7 @@ Action: TypeAlias = Annotated[Insertion | Update | Upsert | Delete, Field(discri
 
 
 class Batch(_Part):
-    """Actions in the order in which they are applied, all or none."""
+    """Actions in the order in which they are applied. If one fails, none takes effect."""
 
     actions: Annotated[list[Action], Field(min_length=1)]
 
@@ -249,7 +249,7 @@ def parse_batch(body: bytes) -> Batch:
     """Parse the body of a request as a batch.
 
     Raises:
-        GrammarError: it is not a batch.
+        GrammarError: the body is not a batch.
     """
     try:
         return Batch.model_validate(read_json(body))
@@ -266,7 +266,7 @@ def _is_conjunction(condition: Condition) -> bool:
 
 
 def _value(type_: ConstantType, written: object) -> Value:
-    """Return the value of this type, or None if it is not one, or not exactly one."""
+    """Return `written` as a value of this type, or None if no value of the type equals it."""
     if type_ == "string":
         return written if isinstance(written, str) else None
     if type_ == "boolean":
@@ -287,7 +287,7 @@ def _number(type_: ConstantType, written: object) -> int | float | None:
         return read(written) if form.fullmatch(written) else None
     if isinstance(written, bool) or not isinstance(written, int | float):
         return None
-    # A whole number counts as either type, be it written as 1 or as 1.0.
+    # A whole number counts as an integer and as a double, whether it is written as 1 or as 1.0.
     if isinstance(written, read) or (written == written // 1 and abs(written) < _EXACT):
         return read(written)
     return None

@@ -1,7 +1,7 @@
-"""The tables that an action names, and the errors of batches that do not fit them.
+"""Find the tables that an action names, and refuse batches that do not fit the tables.
 
-The rules for columns are exact names, equal types, and comparisons that servers know. Hyper itself
-would silently convert between almost any types.
+Columns need exact names, equal types, and comparisons that servers support. Hyper itself would
+silently convert between almost any types.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ _OF_CONSTANTS = {
 
 
 class Code(StrEnum):
-    """The kinds of batch errors; numbers are codes that were observed on real servers."""
+    """The kinds of batch errors. A number is an error code that real servers returned."""
 
     NO_SUCH_TABLE = "410012"
     UNREADABLE_FILE = "unreadable file"
@@ -41,12 +41,12 @@ _SERVER_CLASS = "com.tableausoftware.server.status.reporting.TableauRuntimeExcep
 
 
 class BatchError(RuntimeError):
-    """A batch cannot be applied; the data do not change.
+    """A batch cannot be applied; the published data stay as they are.
 
     Attributes:
         code: the kind of error.
         message: the error in words.
-        action: the position of the action that failed, from 0; None if a file cannot be opened.
+        action: the position of the failed action, from 0; None if a file cannot be opened.
     """
 
     def __init__(self, code: Code, message: str, action: int | None = None):
@@ -57,7 +57,7 @@ class BatchError(RuntimeError):
 
     @property
     def note(self) -> str:
-        """Format the error for the notes of a job, as real servers do where that is known."""
+        """The error as a note of the job, in the form of real servers where that form is known."""
         if self.code.isdigit():
             return f"{_SERVER_CLASS}: {self.message} (errorCode={self.code})"
         where = "" if self.action is None else f"Action {self.action + 1}: "
@@ -66,7 +66,7 @@ class BatchError(RuntimeError):
 
 @dataclass(frozen=True)
 class ColumnType:
-    """The type of a column; two columns need the same one to exchange values."""
+    """The type of a column. Values pass only between columns of equal types."""
 
     type: SqlType
     collation: str | None = None
@@ -81,9 +81,9 @@ class Table:
     """A table of an attached database.
 
     Attributes:
-        side: the database, attached under this name.
+        side: the alias under which the database is attached.
         name: the name in SQL.
-        types: the types of its columns, by name and in order.
+        types: the types of the columns by name, in the order of the columns.
     """
 
     side: Side
@@ -92,7 +92,7 @@ class Table:
 
     @property
     def title(self) -> str:
-        """The name for messages, without the database, which only the sandbox knows."""
+        """The name for messages. It omits the database, whose name has no meaning to clients."""
         return f"{self.side} table {self.name.name}"
 
 
@@ -100,7 +100,7 @@ def find_table(connection: Connection, side: Side, *, schema: str, name: str) ->
     """Find a table of a database; without a schema, look in the only schema that has tables.
 
     Raises:
-        BatchError: there is none, or the schema is needed to identify it.
+        BatchError: the table does not exist, or several schemas have tables and none is given.
     """
     catalog = connection.catalog
     tables = {
@@ -108,7 +108,7 @@ def find_table(connection: Connection, side: Side, *, schema: str, name: str) ->
         for found in catalog.get_schema_names(side)
         for table in catalog.get_table_names(SchemaName(side, found.name))
     }
-    # Every file also has a schema "public", which is mostly empty.
+    # Every file also has a schema "public", which is usually empty.
     schemas = sorted({found for found, _ in tables})
     if not schema and len(schemas) > 1:
         raise BatchError(
@@ -132,7 +132,7 @@ def check_condition(condition: Condition, *, target: Table, source: Table | None
     """Check the comparisons of a condition against the columns of its tables.
 
     Raises:
-        BatchError: a column does not exist, or cannot be compared in this way.
+        BatchError: a column does not exist, or the comparison does not apply to its type.
     """
     tables = {Side.TARGET: target, Side.SOURCE: source}
     for comparison in comparisons(condition):
@@ -149,11 +149,12 @@ def inserted_columns(target: Table, source: Table, condition: Condition) -> list
 
     Args:
         target: the table that gets the row.
-        source: the table that the row comes from.
-        condition: source columns that occur only here are not inserted.
+        source: the table that provides the row.
+        condition: the condition of the action. If a source column occurs only in the condition, its
+            value is not inserted.
 
     Raises:
-        BatchError: the source lacks columns, has additional ones, or columns of other types.
+        BatchError: the source lacks a column, has an additional column, or has one of another type.
     """
     missing = [name for name in target.types if name not in source.types]
     if missing:
@@ -162,10 +163,11 @@ def inserted_columns(target: Table, source: Table, condition: Condition) -> list
 
 
 def updated_columns(target: Table, source: Table, condition: Condition) -> list[str]:
-    """Return the columns whose values an existing row gets from the source; others stay.
+    """Return the columns whose values a changed row gets from the source; all other columns stay.
 
     Raises:
-        BatchError: the source has additional columns, columns of other types, or none to set.
+        BatchError: the source has an additional column, has a column of another type, or shares no
+            column with the target.
     """
     used = columns_of(condition, Side.SOURCE)
     extra = [name for name in source.types if name not in target.types and name not in used]
@@ -188,7 +190,7 @@ def check_deleting_columns(source: Table, condition: Condition) -> None:
     """Refuse a source with columns that the condition does not use.
 
     Raises:
-        BatchError: it has such columns.
+        BatchError: the source has such a column.
     """
     used = columns_of(condition, Side.SOURCE)
     unused = [name for name in source.types if name not in used]

@@ -1,4 +1,4 @@
-"""What hyperd does with uploaded files: read `.hyper` files, append them, convert Parquet."""
+"""Process uploaded files with hyperd: read `.hyper` files, append rows, and convert Parquet."""
 
 import shutil
 from dataclasses import dataclass
@@ -45,9 +45,9 @@ class Table:
 
 @dataclass(frozen=True)
 class ForeignKey:
-    """An assumed foreign key: pairs of columns that relate a child table to its parent.
+    """An assumed foreign key: pairs of columns that relate a child table to its parent table.
 
-    Tables are (schema, name).
+    A table is a pair: (schema, name).
     """
 
     child: tuple[str, str]
@@ -57,7 +57,7 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class HyperContent:
-    """The tables of a file and their foreign keys."""
+    """The tables of a `.hyper` file and their assumed foreign keys."""
 
     tables: tuple[Table, ...]
     foreign_keys: tuple[ForeignKey, ...]
@@ -67,7 +67,7 @@ def read_hyper_file(path: Path) -> HyperContent:
     """Read the content of a `.hyper` file.
 
     Raises:
-        UnreadableFileError: it is not a `.hyper` file, or hyperd cannot open it.
+        UnreadableFileError: the file is not a `.hyper` file, or hyperd cannot open it.
     """
     return with_hyperd(lambda hyper: _content(hyper, path), path)
 
@@ -137,7 +137,7 @@ def convert_parquet(parquet: Path, *, hyper_path: Path) -> None:
     """Convert a Parquet file to a `.hyper` file with the table "Extract"."Extract".
 
     Raises:
-        UnreadableFileError: it is not a Parquet file, or has columns for which Hyper has no type.
+        UnreadableFileError: the file is not in Parquet, or Hyper lacks the type of a column.
     """
     with_hyperd(lambda hyper: _convert(hyper, parquet, hyper_path), parquet, hyper_path)
 
@@ -156,12 +156,15 @@ class NotAppendableError(ValueError):
 
 
 def append_rows(stored: Path, uploaded: Path, *, result: Path) -> HyperContent:
-    """Write the rows of both files to a new one; columns are matched by name.
+    """Write the rows of two files into a new file; columns match by name.
 
     Args:
         stored: the published file, which does not change.
-        uploaded: the file with the rows to add.
+        uploaded: the file with the additional rows.
         result: the path of the new file.
+
+    Returns:
+        the content of the new file.
 
     Raises:
         NotAppendableError: a file has several tables, the tables differ in more than the order of

@@ -1,4 +1,4 @@
-"""`.tdsx` packages: zip files with one `.tds` and one `.hyper` file."""
+"""Read and write `.tdsx` packages: zip files with one `.tds` and one `.hyper` file."""
 
 import lzma
 import re
@@ -15,10 +15,10 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 _TDS_BYTES = 16 << 20
 _HYPER_BYTES = 16 << 30
 _BLOCK = 1 << 20
-# File systems allow up to 255 bytes, including the suffix.
+# File systems allow names of up to 255 bytes, with the suffix.
 _FILE_NAME_BYTES = 200
 
-# The errors of the standard library for a damaged zip file, depending on the damage.
+# The standard library raises one of these errors for a damaged zip file.
 _DAMAGE = (
     *(BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OSError, RuntimeError, ValueError),
@@ -26,11 +26,11 @@ _DAMAGE = (
 
 
 class NotPublishableError(ValueError):
-    """This content cannot be published; the message states why."""
+    """The content cannot be published; the message states why."""
 
 
 def packaged_path(name: str) -> str:
-    """Return the path that the `.hyper` file of the data source `name` has in its package."""
+    """Return the path of the `.hyper` file in the package of the data source `name`."""
     return f"Data/Extracts/{file_name(name)}.hyper"
 
 
@@ -43,13 +43,15 @@ def file_name(name: str) -> str:
 
 
 def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
-    """Unpack a package; write its `.hyper` file to `hyper_path`.
+    """Unpack a package, and write its `.hyper` file to `hyper_path`.
 
     Returns:
         The `.tds`, and the path of the `.hyper` file in the package.
 
     Raises:
-        NotPublishableError: one of them is missing or repeated, or it is not a zip file.
+        NotPublishableError: the package is not a zip file, has a file that is too large, or does
+            not
+            have exactly one `.tds` and one `.hyper` file.
     """
     try:
         with ZipFile(package) as archive:
@@ -59,19 +61,22 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
                 shutil.copyfileobj(source, target, _BLOCK)
             return archive.read(tds), hyper.filename
     except NotPublishableError:
-        # This error is a ValueError, too, but its message states already what is wrong.
+        # A NotPublishableError is a ValueError as well, but its message already states the problem.
         raise
     except _DAMAGE as error:
-        # The full text of a system error may contain a path of the sandbox, so take only a part.
+        # The full text of a system error may contain a path of the sandbox, so take only the
+        # reason.
         reason = getattr(error, "strerror", None) or error
         raise NotPublishableError(f"the package cannot be read: {reason}") from error
 
 
 def pack(members: Sequence[tuple[str, BinaryIO]]) -> Iterator[bytes]:
-    """Yield the bytes of a package, the same every time; close the members at the end.
+    """Yield the bytes of a package; close the members at the end.
+
+    Equal members always make equal bytes.
 
     Args:
-        members: their paths in the package, and their content.
+        members: pairs of a path in the package and the content at this path.
     """
     sink = _Sink()
     with (
@@ -81,7 +86,7 @@ def pack(members: Sequence[tuple[str, BinaryIO]]) -> Iterator[bytes]:
         for _, content in members:
             stack.enter_context(content)
         for name, content in members:
-            # A stream has no size yet, and zipfile would fail once it exceeds 2 GiB.
+            # A stream has no known size, and zipfile would fail once the member exceeds 2 GiB.
             with archive.open(name, "w", force_zip64=True) as member:
                 while block := content.read(_BLOCK):
                     member.write(block)
@@ -90,12 +95,12 @@ def pack(members: Sequence[tuple[str, BinaryIO]]) -> Iterator[bytes]:
 
 
 class _Sink:
-    """A write-only file whose content is taken out piece by piece."""
+    """A write-only file whose content the caller takes out piece by piece."""
 
     def __init__(self) -> None:
         self._written = bytearray()
 
-    # There is no tell(), so zipfile never goes back to fill in a size.
+    # Without tell(), zipfile never goes back to fill in a size.
     def write(self, data: bytes) -> int:
         self._written += data
         return len(data)

@@ -1,8 +1,8 @@
-"""The form in which a server gives a published `.tds` back.
+"""Convert a published `.tds` into the form in which a server returns it.
 
-It was seen in one data source, as Tableau Desktop saved it and as a server of 2025.3 gave it back.
-Both are public, as `WorldIndicators.tdsx` in https://github.com/tableau/tabcmd. The functions here
-change only what differed between the two; all else was the same, also its order.
+Two public copies of one data source show the form: one as Tableau Desktop saved it, and one as a
+server of version 2025.3 returned it. Both are named `WorldIndicators.tdsx`, in
+https://github.com/tableau/tabcmd. The functions here change only what differed between the copies.
 """
 
 import html
@@ -13,37 +13,38 @@ from pathlib import PurePosixPath
 from xml.sax.saxutils import escape
 
 _SERVER = "https://tableau-sandbox.example.com"
-# Comments and instructions are left alone. No other mark contains `>` outside of quotes.
+# Comments and processing instructions stay as they are. In other markup, `>` occurs only in quotes
+# or at the end.
 _MARKUP = re.compile(
     r"""(<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(?:[^>"']|"[^"]*"|'[^']*')*>)""", re.DOTALL
 )
 _ATTRIBUTE = re.compile(r"""\s+([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
 _ENCODING = re.compile(rb"""^<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
-# Products use such a prefix until a release officially supports an element or attribute.
+# Tableau's products use such a prefix until a release officially supports an element or attribute.
 _FEATURE = re.compile(r"_\.fcp\.\w+\.(true|false)\.\.\.")
 _MANIFEST, _LOCATION, _BASE = "document-format-change-manifest", "repository-location", "xml:base"
 _DROPPED = frozenset({"access_mode", "sslmode", "username"})
 
 
 def served_path(packaged_path: str) -> str:
-    """Return where a server puts the `.hyper` file of a package."""
+    """Return the path at which a server puts the `.hyper` file of a package."""
     return f"Data/Extracts/{_file(packaged_path)}" if packaged_path else ""
 
 
 def served_tds(tds: bytes, *, packaged_path: str, content_url: str, site: str) -> bytes:
-    """Return an uploaded `.tds` in the form in which a server gives it back.
+    """Return an uploaded `.tds` in the form in which a server returns it.
 
-    Given its own result, it returns the same document.
+    A document that already has this form stays the same.
 
     Args:
         tds: well-formed XML without a document type.
-        packaged_path: where its package has the `.hyper` file; empty if there is none.
-        content_url: that of the data source.
-        site: the content URL of its site.
+        packaged_path: the path of the `.hyper` file in the package; "" without such a file.
+        content_url: the content URL of the data source.
+        site: the content URL of the site.
     """
     declared = _ENCODING.match(tds.removeprefix(b"\xef\xbb\xbf"))
     marks = (b"\xff\xfe", b"\xfe\xff")
-    # UTF-16 must have a byte order mark: the checks of a `.tds` do not read it without one.
+    # UTF-16 always has a byte order mark here: `inspect_tds` refuses UTF-16 without one.
     encoding = "utf-16" if tds.startswith(marks) else declared[1].decode() if declared else "utf-8"
     writer = _Writer(packaged_path, _location(content_url, site=site))
     return writer.written(tds.decode(encoding)).encode(encoding, "xmlcharrefreplace")
@@ -64,21 +65,21 @@ def _attribute(name: str, value: str) -> str:
 
 
 def _file(path: str) -> str:
-    # Paths of Windows may stand in documents, too.
+    # The document may contain Windows paths.
     return PurePosixPath(path.replace("\\", "/")).name
 
 
 @dataclass
 class _Writer:
-    """Writes a document once.
+    """Converts one document; create a new writer for the next document.
 
     Attributes:
-        packaged_path: where its package has the `.hyper` file.
+        packaged_path: the path of the `.hyper` file in the package.
         location: the element that states where the data source is published.
-        open: the elements around the current place, as they are written; None for those that are
-            left out.
-        pieces: what is written so far.
-        indent: what stands before the first element inside the root.
+        open: the names of the elements around the current place, as written; None marks an element
+            that is left out.
+        pieces: the text written so far.
+        indent: the text before the first element inside the root.
     """
 
     packaged_path: str
@@ -132,7 +133,7 @@ class _Writer:
         is_kept, ended = None not in self.open, self.open.pop()
         if is_kept:
             self.pieces.append(tag)
-            # The manifest is the first element, if there is one.
+            # If the document has a manifest, the manifest is the first element.
             if ended == _MANIFEST and len(self.open) == 1:
                 self.pieces += [self.indent or "", self.location]
 
@@ -163,7 +164,7 @@ class _Writer:
 
 
 def _plain(name: str) -> str | None:
-    """Return a name without marks of features; None if it is for older products only."""
+    """Return a name without feature prefixes; None if the name is only for older products."""
     while mark := _FEATURE.match(name):
         if mark[1] == "false":
             return None

@@ -1,4 +1,4 @@
-"""The `.tds` of published data: write it for a `.hyper` file, inspect it in a `.tdsx`."""
+"""Write the `.tds` for a bare `.hyper` file, and inspect the `.tds` of an upload."""
 
 import hashlib
 import itertools
@@ -16,17 +16,17 @@ from tableau_sandbox.content.package import NotPublishableError
 
 @dataclass(frozen=True)
 class TdsFacts:
-    """Facts from a `.tds`: the class of its connection, and whether it is an extract."""
+    """Facts from a `.tds`: the class of the connection, and whether there is an extract."""
 
     connection_class: str
     has_extract: bool
 
 
 def inspect_tds(tds: bytes) -> TdsFacts:
-    """Read an uploaded `.tds`.
+    """Parse an uploaded `.tds`, and return facts about it.
 
     Raises:
-        NotPublishableError: it is not a data source in XML, or has no connection.
+        NotPublishableError: the document is not a data source in XML, or names no connection.
     """
     try:
         root = defusedxml.ElementTree.fromstring(tds, forbid_dtd=True)
@@ -35,7 +35,7 @@ def inspect_tds(tds: bytes) -> TdsFacts:
     if root.tag != "datasource":
         raise NotPublishableError(f"the .tds begins with '{root.tag}' instead of 'datasource'")
     connection = root.find("./connection/named-connections/named-connection/connection")
-    # Only a federated connection has named connections inside.
+    # Only a federated connection contains named connections.
     if connection is None:
         connection = root.find("./connection")
     if connection is None or not connection.get("class"):
@@ -48,14 +48,14 @@ def inspect_tds(tds: bytes) -> TdsFacts:
 def write_tds(content: HyperContent, *, name: str, packaged_path: str, table_ids: str) -> bytes:
     """Return the `.tds` that a server writes for a published `.hyper` file.
 
-    No such document of a server is public. This one has the content that Tableau's other products
-    write for such files.
+    No such document of a server is public. So this document has the content that Tableau's other
+    products write for `.hyper` files.
 
     Args:
-        content: the content of the file.
+        content: the content of the `.hyper` file.
         name: the name of the data source.
-        packaged_path: the path of the file in the package.
-        table_ids: a value of the quirk of this name.
+        packaged_path: the path of the `.hyper` file in the package.
+        table_ids: a value of the quirk `table_ids`.
     """
     model = _Model(
         content, f"hyper.{_digest(packaged_path)[:28]}", _local_names(content), table_ids
@@ -89,7 +89,7 @@ def write_tds(content: HyperContent, *, name: str, packaged_path: str, table_ids
     return b"<?xml version='1.0' encoding='utf-8' ?>\n" + ElementTree.tostring(root, "utf-8")
 
 
-# The features of the document that older products do not know.
+# Older products do not know these features of the document.
 _FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
 _LAYOUT = {"dim-ordering": "alphabetic", "measure-ordering": "alphabetic", "show-structure": "true"}
 _COUNTRY = {"key": "[Country].[Name]", "value": '"United States"'}
@@ -97,13 +97,13 @@ _COUNTRY = {"key": "[Country].[Name]", "value": '"United States"'}
 
 @dataclass(frozen=True)
 class _Model:
-    """The content from which a `.tds` is written.
+    """The input for writing a `.tds`.
 
     Attributes:
-        content: the content of the file.
-        connection: the name of its connection.
-        local_names: the names in the data source by (schema, table, column).
-        table_ids: the form of the ids of tables.
+        content: the content of the `.hyper` file.
+        connection: the name of the connection to the file.
+        local_names: the names of fields in the data source, by (schema, table, column).
+        table_ids: a value of the quirk `table_ids`.
     """
 
     content: HyperContent
@@ -112,7 +112,7 @@ class _Model:
     table_ids: str
 
     def table_id(self, schema: str, table: str) -> str:
-        """Return the id of a table, the same for each file with a table of this name."""
+        """Return the id of a table, which depends only on the schema and the name of the table."""
         place = f"{schema}.{table}"
         name = f"{table} ({place})" if self.table_ids == "desktop" else table
         return f"{name}_{_digest(place).upper()}"
@@ -187,7 +187,7 @@ def _metadata(table: Table, column: Column, model: _Model, *, ordinal: int) -> d
         "ordinal": str(ordinal),
         "local-type": kind.name,
         "aggregation": kind.aggregation,
-        # Products estimate the number of different values; the number of rows is its limit.
+        # Products estimate the number of distinct values. The number of rows is an upper limit.
         "approx-count": str(table.row_count),
         "contains-null": str(column.nullable).lower(),
         "object-id": _quoted(model.table_id(table.schema, table.name)),
@@ -195,7 +195,7 @@ def _metadata(table: Table, column: Column, model: _Model, *, ordinal: int) -> d
 
 
 def _table_column(table: Table, model: _Model) -> dict[str, str]:
-    """Return the column that represents a whole table, whose aggregation is its number of rows."""
+    """Return the column that represents a whole table; its aggregation is the number of rows."""
     identifier = model.table_id(table.schema, table.name)
     return {
         "caption": table.name,
@@ -234,7 +234,7 @@ def _add_object_graph(root: Element, model: _Model) -> None:
 def _local_names(content: HyperContent) -> dict[tuple[str, str, str], str]:
     """Return a unique name in the data source for each (schema, table, column)."""
     names: dict[tuple[str, str, str], str] = {}
-    # Tableau ignores case in names.
+    # Tableau ignores the case of names.
     used: set[str] = set()
     for table in content.tables:
         for column in table.columns:
@@ -245,10 +245,10 @@ def _local_names(content: HyperContent) -> dict[tuple[str, str, str], str]:
 
 
 def _unused_name(column: str, table: str, *, used: Collection[str]) -> str:
-    """Return the name of a column; the name of its table, and a number, distinguish equal ones.
+    """Return an unused name for a column; if necessary, add the name of the table and a number.
 
     Args:
-        used: the names of other columns, folded.
+        used: the case-folded names of other columns.
     """
     numbered = (_quoted(f"{column} ({table}) {number}") for number in itertools.count(1))
     names = itertools.chain((_quoted(column), _quoted(f"{column} ({table})")), numbered)
@@ -265,7 +265,7 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class LocalType:
-    """How a `.tds` describes a type: its name, the code of the remote type, its aggregation."""
+    """How a `.tds` describes a type: its name, the code of the remote type, and the aggregation."""
 
     name: str
     remote_type: str
@@ -292,5 +292,5 @@ _BY_HYPER_TYPE = {
 
 
 def local_type(hyper_type: str) -> LocalType:
-    """Return the type of a column with this Hyper type, such as "NUMERIC(18, 2)"."""
+    """Return the local type for a Hyper type, such as "NUMERIC(18, 2)"."""
     return _BY_HYPER_TYPE.get(hyper_type.partition("(")[0], _STRING)

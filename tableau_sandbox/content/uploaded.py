@@ -21,9 +21,9 @@ class Content:
     """Content that may be published.
 
     Attributes:
-        hyper_path: the path of its data; None for a model of data that are elsewhere.
+        hyper_path: the path of the data; None for a model whose data are outside the server.
         packaged_path: the path of the data in the package that the server creates.
-        tds: its model, as in the package.
+        tds: the model of the data source, as the `.tds` in the package has it.
         facts: facts from the model.
         hyper: the content of the data file.
     """
@@ -36,15 +36,15 @@ class Content:
 
 
 def read_content(file: Path, *, name: str, file_type: str, table_ids: str) -> Content:
-    """Open an uploaded file and check it against the rules.
+    """Open an uploaded file, and check it against the rules.
 
-    Files that are extracted or converted from it go into its folder; `discard` removes them all.
+    Extracted and converted files go into the folder of the upload; `discard` removes them.
 
     Args:
         file: the upload.
         name: the name of the data source to publish.
         file_type: `HYPER`, `PACKAGE`, `PARQUET` or `MODEL`.
-        table_ids: the form of the ids of tables in the model that is made for a bare file.
+        table_ids: a value of the quirk `table_ids`, for the model of a bare file.
 
     Raises:
         RestError: 400011, the file may not be published.
@@ -53,7 +53,7 @@ def read_content(file: Path, *, name: str, file_type: str, table_ids: str) -> Co
         if file_type == MODEL:
             return _model(file)
         content = _opened(file, name=name, file_type=file_type, table_ids=table_ids)
-        # A package brings its own model, which says how its tables are related.
+        # A package contains a model, which says how the tables are related.
         if file_type != PACKAGE:
             check_bare_file(content.hyper)
         return content
@@ -72,13 +72,13 @@ def _opened(file: Path, *, name: str, file_type: str, table_ids: str) -> Content
 
 
 def discard(file: Path) -> None:
-    """Remove an uploaded file and everything made from it, unless it was published."""
+    """Remove an uploaded file and the files made from it. A published file has already moved."""
     for leftover in (file, _unpacked(file), appended_file(file)):
         leftover.unlink(missing_ok=True)
 
 
 def appended_file(file: Path) -> Path:
-    """Return the path for the rows of an uploaded file together with those published before."""
+    """Return the path of the file that has the rows of an upload and the rows published before."""
     return file.with_suffix(".appended")
 
 
@@ -114,10 +114,10 @@ def _bare(file: Path, *, name: str, table_ids: str) -> Content:
 
 
 def check_tables(content: HyperContent) -> None:
-    """Check that a file has tables, and each of them columns.
+    """Check that a file has tables, and that each table has columns.
 
     Raises:
-        NotPublishableError: it has none, or a table has none.
+        NotPublishableError: the file has no tables, or a table has no columns.
     """
     if not content.tables:
         raise NotPublishableError("The file contains no tables.")
@@ -127,10 +127,10 @@ def check_tables(content: HyperContent) -> None:
 
 
 def check_bare_file(content: HyperContent) -> None:
-    """Check the tables of a file that comes without a model, by the rules of servers.
+    """Check the tables of a file without a model, by the rules of servers.
 
-    They are stated in the Hyper API's guide to publishing, for `.hyper` files alone: assumed
-    foreign keys connect the tables into one tree with one fact table.
+    The Hyper API's guide to publishing states these rules for `.hyper` files: assumed foreign keys
+    connect the tables into one tree with one fact table.
 
     Raises:
         NotPublishableError: the foreign keys do not connect the tables in this way.
