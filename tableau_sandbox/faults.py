@@ -46,10 +46,11 @@ class CallFault:
     """A fault of calls of the REST API or of VizQL Data Service.
 
     Attributes:
-        method: HTTP verb; "*" is any.
-        path: relative to `/api/{version}/`; "*" or `{name}` matches one part, "**" alone any path.
-        nth: the first matching call that is hit, counted from 1.
-        times: the number of matching calls that are hit from then on; None for all.
+        method: the HTTP verb; "*" matches any verb.
+        path: relative to `/api/{version}/`; "*" or `{name}` matches one part of the path. The whole
+            pattern "**" matches any path.
+        nth: the number of the first matching call that is hit, counted from 1.
+        times: the number of matching calls that are hit from then on; None hits all of them.
     """
 
     method: str = "*"
@@ -60,7 +61,7 @@ class CallFault:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Refuse(CallFault):
-    """The call is refused without any effect.
+    """The sandbox refuses the call, which has no effect.
 
     Attributes:
         status: the status of the answer; 401 means that the session has ended.
@@ -74,7 +75,7 @@ class Refuse(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Drop(CallFault):
-    """The connection breaks, before or after the call takes effect."""
+    """The connection breaks before or after the call takes effect."""
 
     kind: Literal["drop"] = "drop"
     when: Literal["before", "after"]
@@ -90,7 +91,7 @@ class Delay(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ExpireSessions(CallFault):
-    """All sessions end just before the call, or only those of one user."""
+    """All sessions, or only the sessions of one user, end just before the call."""
 
     kind: Literal["expire_sessions"] = "expire_sessions"
     user: str | None = None
@@ -98,7 +99,7 @@ class ExpireSessions(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Cut(CallFault):
-    """The answer ends after some bytes as if it were complete."""
+    """The answer ends after some bytes, as if it were complete."""
 
     kind: Literal["cut"] = "cut"
     bytes: Annotated[int, Field(ge=0)]
@@ -113,14 +114,14 @@ class QueryFault(CallFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class BreakRows(QueryFault):
-    """The answer has the status 200, the first row, and an error in place of all others."""
+    """The answer has the status 200, its first row, and an error in place of the other rows."""
 
     kind: Literal["break_rows"] = "break_rows"
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class HideRows(QueryFault):
-    """The user may not see some rows of each table."""
+    """The user may not see some rows of each table, so queries omit these rows."""
 
     kind: Literal["hide_rows"] = "hide_rows"
     rows: _Count
@@ -129,19 +130,19 @@ class HideRows(QueryFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class StaleRows(QueryFault):
-    """The answer shows the data before their last change since the fault was armed."""
+    """The answer shows the data from before the last change since the fault was armed."""
 
     kind: Literal["stale_rows"] = "stale_rows"
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class JobFault:
-    """A fault of jobs that are executed.
+    """A fault of jobs when they run.
 
     Attributes:
-        job_kind: the kind shown in lists of jobs; None for any.
-        nth: the first matching job that is hit, counted from 1.
-        times: the number of matching jobs that are hit from then on; None for all.
+        job_kind: the kind shown in lists of jobs; None matches any kind.
+        nth: the number of the first matching job that is hit, counted from 1.
+        times: the number of matching jobs that are hit from then on; None hits all of them.
     """
 
     job_kind: str | None = None
@@ -151,7 +152,7 @@ class JobFault:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FailJob(JobFault):
-    """The job fails without effect, with these notes; None for no notes."""
+    """The job fails without effect. Its answer shows these notes, if any."""
 
     kind: Literal["fail_job"] = "fail_job"
     notes: str | None = None
@@ -167,7 +168,7 @@ class SlowJob(JobFault):
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class HoldJobs:
-    """Jobs of a kind stay queued until the fault is cleared; None for all kinds."""
+    """Jobs of a kind stay queued until the fault is cleared; None holds jobs of all kinds."""
 
     kind: Literal["hold_jobs"] = "hold_jobs"
     job_kind: str | None = None
@@ -193,7 +194,7 @@ def read_fault(text: str | bytes) -> Fault:
     """Parse a fault from JSON.
 
     Raises:
-        ValueError: it is not a fault; the message states what is wrong.
+        ValueError: the text is not a fault; the message states the problem.
     """
     return _FAULT.validate_json(text)
 

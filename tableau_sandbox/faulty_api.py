@@ -1,4 +1,4 @@
-"""The faults of calls, around an API."""
+"""Apply the armed faults to the calls of an API."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ _REFUSALS = {
     503: refusal("503000", "The sandbox was configured to be unavailable."),
     504: refusal("504000", "The sandbox was configured to answer like a gateway that timed out."),
 }
-# On servers, a gateway in front of the REST API answers with these.
+# On real servers, a gateway in front of the REST API sends answers with these statuses.
 _GATEWAY = (503, 504)
 _QUERY_FAULTS = "tableau_sandbox.query_faults"
 
@@ -37,17 +37,17 @@ WriteRefusal = Callable[[Services, Request, int], Response]
 
 
 def write_rest_refusal(services: Services, request: Request, status: int) -> Response:
-    """Write a refusal with a status as the REST API does."""
+    """Write a refusal with this status in the form of the REST API."""
     return write_error(_REFUSALS[status], rest_version=services.options.rest_version)
 
 
 def query_faults(scope: Scope) -> tuple[QueryFault, ...]:
-    """Return the faults that hit a query, in their order."""
+    """Return the faults that hit a query, in the order in which they were armed."""
     return scope.get(_QUERY_FAULTS, ())
 
 
 class FaultyApi:
-    """The REST API, or another API of the sandbox, with the faults that are armed.
+    """An API of the sandbox, with the armed faults applied to its calls.
 
     Attributes:
         services: the services of the sandbox.
@@ -72,7 +72,7 @@ class FaultyApi:
     async def _answer(
         self, hits: Sequence[Fault], scope: Scope, *, receive: Receive, send: Send
     ) -> None:
-        """Answer with the faults that hit the call; the one that was armed first acts first."""
+        """Answer with the faults that hit the call; the fault that was armed first acts first."""
         if not hits:
             await self._api(scope, receive, send)
             return
@@ -92,12 +92,13 @@ class FaultyApi:
                 database = self.services.database
                 await self.services.in_thread(accounts.end_sessions_of_user, database, fault.user)
             case QueryFault():
-                # The service alone knows rows.
+                # Pass the fault on: only the service itself can change rows.
                 scope = {**scope, _QUERY_FAULTS: (*query_faults(scope), fault)}
         await self._answer(others, scope, receive=receive, send=send)
 
     async def _refuse(self, fault: Refuse, scope: Scope, *, receive: Receive, send: Send) -> None:
-        # A client that is still sending would see an early answer as a broken connection.
+        # If the client is still sending, an early answer looks like a broken connection to the
+        # client.
         if await _is_read(receive):
             answer = self._refusal(Request(scope), fault.status)
             if fault.retry_after is not None:
@@ -120,7 +121,7 @@ class FaultyApi:
         if fault.when == "after":
             await self._answer(others, scope, receive=receive, send=swallow)
         self.services.control.hang_up(scope["client"])
-        # Wait until the server has seen it too, or the server would report a missing answer.
+        # Wait until the server has noticed the break; otherwise it would report a missing answer.
         while (await receive())["type"] != "http.disconnect":
             pass
 
@@ -138,7 +139,7 @@ def _cut(send: Send, left: int) -> Send:
     async def send_part(message: Message) -> None:
         nonlocal left
         if message["type"] == "http.response.start":
-            # The length of the whole answer would show that a part is missing.
+            # The length of the whole answer would reveal that a part is missing.
             kept = [each for each in message["headers"] if each[0] != b"content-length"]
             message = {**message, "headers": kept}
         else:
@@ -151,7 +152,7 @@ def _cut(send: Send, left: int) -> Send:
 
 
 async def _is_read(receive: Receive) -> bool:
-    """Read the body to its end; return False if the client disconnects before."""
+    """Read the body to its end; return False if the client disconnects earlier."""
     while (message := await receive())["type"] == "http.request":
         if not message.get("more_body"):
             return True

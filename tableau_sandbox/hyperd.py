@@ -1,4 +1,4 @@
-"""hyperd, the database engine behind `.hyper` files, on files that may crash it."""
+"""Run hyperd, the database engine of `.hyper` files, on files that may crash it."""
 
 import atexit
 import threading
@@ -11,15 +11,15 @@ from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess
 Result = TypeVar("Result")
 _starting, _second_attempt = threading.Lock(), threading.Lock()
 _PARAMETERS = {
-    # Without it, hyperd writes hyperd.log into the working directory.
+    # By default, hyperd writes hyperd.log into the working directory.
     "log_config": "",
-    # Its default is 80 % of the machine's memory. Larger statements spill.
+    # The default limit is 80 % of the machine's memory. Larger statements spill to the disk.
     "memory_limit": "2g",
 }
 
 
 class _Hyperd(HyperProcess):
-    """A hyperd that closes once no thread uses it, so that no thread closes it for another."""
+    """A hyperd that closes when the last thread drops it, so that no thread closes it too early."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -36,24 +36,24 @@ _running: _Hyperd | None = None
 
 
 def hyper_process() -> HyperProcess:
-    """Return the hyperd of this Python process, which starts when it is first needed.
+    """Return the running hyperd of this Python process; start hyperd if necessary.
 
-    After a crash, this returns a new one.
+    After a crash, this starts a new hyperd.
     """
     global _running
-    # Checked without the lock, because a busy hyperd takes longer to answer.
+    # Check without the lock, because a busy hyperd takes long to answer.
     found = _running
     if found is not None and _answers(found):
         return found
     with _starting:
-        # Otherwise another thread has already started a new one.
+        # If this is not so, another thread has already started a new hyperd.
         if _running is found or _running is None:
             _running = _Hyperd()
         return _running
 
 
 def _answers(process: HyperProcess) -> bool:
-    """Whether it still runs; its own `is_open` shows only whether we have closed it."""
+    """Whether hyperd still runs; `is_open` shows only whether this process has closed it."""
     if not process.is_open:
         return False
     try:
@@ -72,15 +72,16 @@ def _close() -> None:
 def connect(
     hyper: HyperProcess, path: Path | str | None = None, create_mode: CreateMode = CreateMode.NONE
 ) -> Connection:
-    """Connect to hyperd, and to the file at `path`, in UTC rather than in the machine's zone."""
+    """Connect to hyperd, and to the file at `path`, with UTC as the time zone."""
     return Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
 
 
 def string_literal(text: str) -> str:
     """Return a text as a string literal of SQL.
 
-    `tableauhyperapi.escape_string_literal` writes a control character as up to three octal digits;
-    a digit that follows it becomes a part of it.
+    `tableauhyperapi.escape_string_literal` is not safe here: it writes a control character as one
+    to
+    three octal digits, and a digit that follows becomes a part of the escape.
     """
     quoted = text.replace("'", "''")
     if "\0" not in text:
@@ -91,21 +92,21 @@ def string_literal(text: str) -> str:
 
 
 class UnreadableFileError(ValueError):
-    """hyperd cannot process a file; the message states why."""
+    """hyperd cannot process a file; the message states the reason."""
 
 
 def with_hyperd(work: Callable[[HyperProcess], Result], *files: Path) -> Result:
-    """Return the result of some work with hyperd; repeat it if hyperd crashes meanwhile.
+    """Return the result of `work`; if hyperd crashes during the work, repeat it once.
 
-    A damaged file can crash hyperd, and with it all work in progress. Second attempts run one at a
-    time, so that the damaged file does not spoil the second attempts of others, too.
+    A damaged file can crash hyperd, and a crash ends all work in progress. Second attempts run one
+    at a time, so that a damaged file spoils only its own second attempt.
 
     Args:
         work: is called with a running hyperd.
-        *files: the files of the sandbox that it uses; errors do not contain their paths.
+        *files: the files of the sandbox that `work` uses; errors omit their paths.
 
     Raises:
-        UnreadableFileError: hyperd fails, crashes again, or finds invalid names and values.
+        UnreadableFileError: hyperd fails, crashes again, or finds invalid names or values.
     """
     try:
         return _at_most_twice(work)
@@ -113,12 +114,12 @@ def with_hyperd(work: Callable[[HyperProcess], Result], *files: Path) -> Result:
         message = without_paths(str(error.main_message), *files)
         raise UnreadableFileError(message) from error
     except ValueError as error:
-        # An error of the Hyper API, such as text that is not UTF-8.
+        # The Hyper API raises this error, for example for text that is not UTF-8.
         raise UnreadableFileError(f"The file is damaged: {error}") from error
 
 
 def without_paths(message: str, *files: Path) -> str:
-    """Return a message for clients without the paths of these files, which mean nothing to them."""
+    """Return a message for clients, without the paths of these files, which clients do not know."""
     for file in files:
         message = message.replace(str(file), "that was uploaded")
     return message
@@ -129,7 +130,8 @@ def _at_most_twice(work: Callable[[HyperProcess], Result]) -> Result:
     try:
         return work(hyper)
     except Exception:
-        # A new process shows that the old one crashed. Any other error would only occur again.
+        # A new process shows that the old process crashed. After any other error, a repetition
+        # would fail too.
         if hyper_process() is hyper:
             raise
     with _second_attempt:

@@ -15,7 +15,7 @@ def new_luid() -> str:
 
 
 def seeded_luid(*path: str) -> str:
-    """Return the identifier of an initial object; it is the same in every sandbox."""
+    """Return the identifier of an initial object; all sandboxes use the same identifier."""
     return str(uuid.uuid5(_SEEDS, "/".join(path)))
 
 
@@ -25,12 +25,12 @@ def new_token(site_luid: str) -> str:
 
 
 def digest(token: str) -> str:
-    """Return the stored form of a token; its randomness makes a salt unnecessary."""
+    """Return the stored form of a token. The token is random, so it needs no salt."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def hash_secret(secret: str) -> str:
-    """Return the stored form of a password, or of the secret of a personal access token."""
+    """Return the stored form of a password, or of a personal access token's secret."""
     salt = secrets.token_bytes(16)
     return f"{salt.hex()}:{_scrypt(secret, salt).hex()}"
 
@@ -41,7 +41,7 @@ def secret_matches(secret: str, stored: str) -> bool:
     return hmac.compare_digest(_scrypt(secret, salt), hashed)
 
 
-# Clients sign in with the same few secrets again and again.
+# Cache the result: clients sign in with the same few secrets again and again.
 @lru_cache
 def _scrypt(secret: str, salt: bytes) -> bytes:
     return hashlib.scrypt(secret.encode(), salt=salt, n=2**12, r=8, p=1)

@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from tableau_sandbox.quirks import STRICT, Quirks, option
 from tableau_sandbox.store.records import SITE_ROLES
 
-# The minimum length of a secret for the signature of a token.
+# The minimum length in bytes of the secret that signs a token.
 _SECRET_BYTES = 32
 _Count = Annotated[int, Field(ge=1, lt=1_000_000)]
 
@@ -21,10 +21,10 @@ class UserSeed:
     Attributes:
         name: the sign-in name.
         password: the password.
-        site_role: Tableau's name of the role. Administrators may do everything, "Creator" and
-            "ExplorerCanPublish" may publish, "Explorer" may download what rules allow, "Viewer" may
-            only look, and "Unlicensed" may not sign in.
-        tokens: their personal access tokens, secrets by name.
+        site_role: Tableau's name of the role. Administrators may do everything. "Creator" and
+            "ExplorerCanPublish" may publish. "Explorer" may download what rules allow. "Viewer" may
+            only look. "Unlicensed" may not sign in.
+        tokens: the user's personal access tokens, as pairs of name and secret.
 
     Raises:
         ValueError: Tableau has no such site role.
@@ -52,7 +52,7 @@ ADMIN = UserSeed(
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectedApp:
-    """An application that signs JSON web tokens for users with its secret."""
+    """An application that signs JSON web tokens for users with a secret."""
 
     client_id: str
     secret_id: str
@@ -62,7 +62,7 @@ class ConnectedApp:
 CONNECTED_APP = ConnectedApp(
     client_id="pipeline-app",
     secret_id="pipeline-app-key",  # noqa: S106
-    # A shorter secret is too short for the signature.
+    # The signature does not accept a shorter secret.
     secret_value="pipeline-app-secret-of-32-characters",  # noqa: S106
 )
 
@@ -87,24 +87,24 @@ def _connected_app(text: str) -> ConnectedApp:
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Options(Quirks):
-    """The behaviour of a sandbox, including what Tableau leaves open.
+    """The behaviour of a sandbox, with the behaviour that Tableau's documentation leaves open.
 
     Each attribute with a help text is an option of the command.
 
     Attributes:
-        build: the build that it reports.
+        build: the product's build that the sandbox reports.
         upload_hours: the duration of an upload session.
-        admin: the administrator; it replaces the former one of an existing data folder.
+        admin: the administrator; replaces the former administrator of an existing data folder.
     """
 
-    data_dir: Path = option(Path("data/sandbox"), "the folder of all its data")
+    data_dir: Path = option(Path("data/sandbox"), "the folder of the sandbox's data")
     rest_version: Annotated[str, Field(pattern=r"^[1-9]\d?\.\d{1,2}$")] = option(
         "3.27", "the newest version of the REST API; older ones down to 2.0 are served too"
     )
-    product_version: str = option("2025.3.0", "the server version that it reports")
+    product_version: str = option("2025.3.0", "the server version that the sandbox reports")
     build: str = "20253.25.1021.0000"
-    time_zone: str = option("UTC", "the zone of the times of schedules")
-    session_minutes: float = option(240, "the duration of a session")
+    time_zone: str = option("UTC", "the time zone of schedules")
+    session_minutes: float = option(240, "the duration of a session, in minutes")
     one_session_per_token: bool = option(
         True, "a second sign-in with a personal access token ends the first"
     )
@@ -112,25 +112,25 @@ class Options(Quirks):
         None, "personal access tokens are listed, as by Tableau Cloud, and end after so many days"
     )
     upload_hours: float = 24
-    upload_blocks: _Count = option(1000, "blocks that an uploaded file may have")
+    upload_blocks: _Count = option(1000, "the number of blocks that an uploaded file may have")
     job_delay: float = option(0, "seconds that a job stays in progress before it takes effect")
     kept_revisions: _Count = option(
-        25, "publishes kept of one data source, including the current one"
+        25, "the number of publishes kept of each data source, with the current publish"
     )
     update_limit_mb: float | None = option(
-        None, "the largest payload of a data update, in units of 2^20 bytes; else as in the product"
+        None, "the largest payload of a data update, in units of 2^20 bytes; else the product's"
     )
     connected_apps: tuple[ConnectedApp, ...] = option(
         (CONNECTED_APP,),
-        "sign in with tokens of this connected app, not of the default one",
+        "accept tokens of this connected app, in place of the default app",
         flag="connected-app",
         metavar="CLIENT_ID:SECRET_ID:SECRET_VALUE",
         parse=_connected_app,
     )
-    tls: bool = option(False, "serve HTTPS, with a certificate of its own")
+    tls: bool = option(False, "serve HTTPS, with a certificate that the sandbox makes")
     allowed_hosts: tuple[str, ...] = option(
         (),
-        "a name by which browsers reach it, besides its address and localhost",
+        "a name of the sandbox for browsers, besides its address and localhost",
         flag="allowed-host",
         metavar="NAME",
     )
@@ -149,7 +149,7 @@ class Options(Quirks):
 
     @property
     def knows_replace(self) -> bool:
-        """Whether publishes may have the mode Replace, which came with version 3.25 of the API."""
+        """Whether publishes may have the mode Replace, which version 3.25 of the API introduced."""
         major, _, minor = self.rest_version.partition(".")
         return self.replace != "unknown" and (int(major), int(minor)) >= (3, 25)
 

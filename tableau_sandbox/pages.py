@@ -1,4 +1,4 @@
-"""The status pages: what the sandbox holds, and its latest jobs."""
+"""The status pages: the content of the sandbox, and its latest jobs."""
 
 import json
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ from tableau_sandbox.store.records import (
 )
 
 _JOBS_SHOWN = 20
-# A part of the names of fields that count the rows of tables. Tableau shows other names.
+# Fields whose names contain this count the rows of tables. Tableau displays them under other names.
 _INTERNAL = "__tableau_internal_object_id__"
-# Published content may neither run code nor load anything.
+# Published content must not run code or load anything.
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 _UNITS = ("bytes", "KB", "MB", "GB")
 
@@ -66,9 +66,9 @@ def _tree(
 
 
 def datasource(request: Request) -> Response:
-    """Show one data source: its fields, its tables with their first rows, who may do what.
+    """Show one data source: its fields, the first rows of its tables, and its permissions.
 
-    Pages need no sign-in, so the rows are for clients on this machine only.
+    Pages need no sign-in, so only clients on this machine see the rows.
     """
     services: Services = request.app.state.services
     luid = request.path_params["luid"]
@@ -95,7 +95,7 @@ def datasource(request: Request) -> Response:
 
 
 def _fields(source: Datasource) -> Iterator[dict[str, str]]:
-    """Yield what the .tds contains about each field; it may lack columns of the file."""
+    """Yield the attributes of each field in the `.tds`, which may lack columns of the file."""
     tds = defusedxml.ElementTree.fromstring(source.tds)
     folders = {
         item.get("name"): folder.get("name", "")
@@ -120,7 +120,7 @@ def _fields(source: Datasource) -> Iterator[dict[str, str]]:
 
 
 def _permissions(database: Database, source: Datasource) -> Iterator[tuple[str, str, str]]:
-    """Yield grantee, mode and capabilities of the rules that count; owners need no rules."""
+    """Yield grantee, mode and capabilities of the rules that count. Owners need no rules."""
     access = access_to(database, source.site)
     own = RuleSet(source.luid, Subject.DATASOURCE)
     names = {user.luid: user.name for user in database.all(User)}
@@ -157,17 +157,17 @@ def _size(count: int) -> str:
     amount, unit = float(count), 0
     while amount >= 1000 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1000, unit + 1
-    # No line break between number and unit.
+    # Avoid a line break between number and unit.
     return f"{amount:.1f}\N{NO-BREAK SPACE}{_UNITS[unit]}" if unit else f"{count} bytes"
 
 
 def _moment(stamp: str) -> str:
-    """Format a time of the API for reading; all are in UTC."""
+    """Format a time of the API, always in UTC, for people."""
     return stamp.replace("T", " ").replace("Z", " UTC")
 
 
 def _seconds_until(start: str | None, end: str | None) -> str:
-    """Return a duration in whole seconds, as the API has them."""
+    """Return a duration in whole seconds, the precision of the API's times."""
     if start is None or end is None:
         return ""
     return f"{(datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds():,.0f} s"

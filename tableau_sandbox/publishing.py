@@ -1,4 +1,4 @@
-"""Publishing: who may do it, and how it changes the data source."""
+"""Publish data sources: who may publish, and what a publish changes."""
 
 import json
 import re
@@ -24,7 +24,7 @@ _NEEDS_TARGET = (REPLACE, APPEND)
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """A request to publish. All values can be written as JSON.
+    """A request to publish. JSON can represent all its values.
 
     Attributes:
         mode: one of the modes above.
@@ -43,20 +43,22 @@ class Publication:
 
 
 def target_of(services: Services, publication: Publication) -> Datasource | None:
-    """Return the data source of this name in the project, whether it may be changed or not."""
+    """Return the project's data source of this name, even if the user may not change it."""
     return services.database.named(Datasource, publication.name, project=publication.project)
 
 
 def find_target(
     services: Services, publication: Publication, *, as_job: bool = False
 ) -> Datasource | None:
-    """Find the data source that a publication would change, if there is one.
+    """Find the data source that a publication would change; None if the publication creates one.
 
     Args:
-        as_job: whether it is only to be queued; then a name that is taken may be accepted.
+        as_job: whether the request only queues a job. If so, and if the quirk `taken_name` says so,
+            a taken name is not refused here.
 
     Raises:
-        RestError: 404005, 404004, 403007: the mode, the project or the user's rights forbid it.
+        RestError: 404005, 404004 or 403007: the project or the data source does not exist, the
+            name is taken, or the user lacks the rights.
     """
     database = services.database
     place = publication.project
@@ -82,7 +84,7 @@ def find_target(
 
 
 def has_too_many_tables(services: Services, publication: Publication, content: Content) -> bool:
-    """Whether a file has several tables, and the server takes only one without a model."""
+    """Whether a bare file has several tables although the quirk `several_tables` refuses them."""
     is_bare = publication.file_type == HYPER
     refuses = services.options.several_tables == "refused"
     return is_bare and refuses and len(content.hyper.tables) > 1
@@ -90,12 +92,13 @@ def has_too_many_tables(services: Services, publication: Publication, content: C
 
 @dataclass(frozen=True)
 class Prepared:
-    """A publication whose files are ready.
+    """A publication with prepared files.
 
     Attributes:
         publication: the request.
         content: the content that the data source will have.
-        appended_to: the published file whose rows are part of the content; None for none.
+        appended_to: the published file whose rows are part of the content; None if no rows were
+            published before or they are replaced.
     """
 
     publication: Publication
@@ -104,14 +107,13 @@ class Prepared:
 
 
 def prepare(services: Services, publication: Publication, content: Content) -> Prepared:
-    """Do the work on files, which may take long, without keeping readers from the database.
+    """Prepare the files of a publication; this may take long, but does not lock the database.
 
-    The caller must hold `services.publishing` until the commit, so that no other publish is lost
-    meanwhile.
+    The caller must hold `services.publishing` until the commit, so that no other publish gets lost.
 
     Raises:
-        RestError: as `find_target`; 400011 if the rows cannot be appended, or there is no data to
-            replace.
+        RestError: as for `find_target`; 400011 if the rows cannot be appended, or if there are no
+            data to replace.
     """
     target = find_target(services, publication)
     _check_have_data(publication, target, content)
@@ -122,12 +124,12 @@ def prepare(services: Services, publication: Publication, content: Content) -> P
 
 
 def commit(services: Services, prepared: Prepared) -> Datasource:
-    """Publish the content as the data source, in the transaction that the caller has opened.
+    """Publish the content as the data source, inside the transaction of the caller.
 
     Raises:
-        RestError: as `find_target`, which is called again because others change things too; 400011
-            if there is no data to replace, or the rows were appended to a data source that has
-            another name by now.
+        RestError: as for `find_target`, because others may have changed things since `prepare`.
+            Also 400011 if there are no data to replace, or if the name no longer belongs to the
+            data source with the appended rows.
     """
     database, publication, content = services.database, prepared.publication, prepared.content
     target = find_target(services, publication)
@@ -148,7 +150,7 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
         published_at=saved.updated_at,
         keep=services.options.kept_revisions,
     )
-    # It is read again for the names of its project and owner, which come from other tables.
+    # Read the record again: the names of the project and the owner come from other tables.
     (stored,) = database.all(Datasource, luid=saved.luid)
     return stored
 
@@ -156,11 +158,11 @@ def commit(services: Services, prepared: Prepared) -> Datasource:
 def _changed(
     services: Services, target: Datasource | None, publication: Publication, content: Content
 ) -> Datasource:
-    """Return the data source as it is published; its file is kept."""
+    """Move the file to its permanent folder, and return the data source with the new content."""
     file, size = "", 0
     if content.hyper_path is not None:
         size = content.hyper_path.stat().st_size
-        # If the transaction fails, no row names the file, and the next sweep removes it.
+        # If the transaction fails, no row names this file, and the next sweep removes the file.
         file = services.files.keep(content.hyper_path, services.files.content, suffix=".hyper")
     site = services.known(Site, publication.site, code="404000")
     published = (
@@ -249,7 +251,7 @@ def _new(services: Services, publication: Publication) -> Datasource:
 
 
 def _content_url(services: Services, publication: Publication) -> str:
-    """Return the name without spaces and punctuation; a time stamp distinguishes equal names."""
+    """Return the name without spaces and punctuation; add a time stamp if that name is taken."""
     plain = re.sub(r"[^\w-]", "", publication.name) or "datasource"
     url, mark = plain, int(services.now_seconds() * 1000)
     while services.database.find(Datasource, site=publication.site, content_url=url):

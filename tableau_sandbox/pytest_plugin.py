@@ -1,7 +1,7 @@
-"""A fixture of pytest, `tableau_sandbox`, wherever this distribution is installed.
+"""A fixture of pytest, `tableau_sandbox`, available wherever this distribution is installed.
 
-pytest loads this module at every start, also where the extra `sandbox` is missing. So it imports
-nothing but pytest until a test asks for the fixture.
+pytest loads this module at every start, even if the extra `sandbox` is missing. So this module
+imports only pytest until a test asks for the fixture.
 """
 
 from collections.abc import Generator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def tableau_sandbox(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Generator["Sandbox"]:
-    """Run a sandbox for one test, and set the environment variables that name it."""
+    """Run a sandbox for one test, and set the environment variables that the pipeline reads."""
     try:
         from tableau_sandbox.testing import running_sandbox
     except ImportError as error:

@@ -25,7 +25,7 @@ DATABASE_FILE = "sandbox.sqlite"
 
 
 class DataDirectoryInUseError(RuntimeError):
-    """Another sandbox uses this data directory."""
+    """Another sandbox uses the data directory."""
 
 
 @dataclass
@@ -34,8 +34,8 @@ class Services:
 
     Read `options` only when you need them, because a user can change the quirks.
     `in_thread` lets code of the event loop call a function that may block.
-    Hold `publishing` while you change the content of data sources; acquire it before the lock of
-    the database, never after it.
+    Hold `publishing` while you change the content of data sources. Acquire it before the lock of
+    the database, never while you hold that lock.
     """
 
     options: Options
@@ -49,7 +49,7 @@ class Services:
         """Return the record with this LUID and these values.
 
         Raises:
-            RestError: there is none (`code`).
+            RestError: there is no such record; the error has the code `code`.
         """
         found = self.database.find(kind, luid=luid, **key)
         if found is None:
@@ -61,27 +61,30 @@ class Services:
         return self.control.now()
 
     def now(self) -> str:
-        """Return the current time, as the API writes it."""
+        """Return the current time as a stamp of the API."""
         return stamp(self.clock())
 
     def now_seconds(self) -> float:
-        """Return the current time, in seconds of the epoch."""
+        """Return the current time in seconds since the epoch."""
         return self.clock().timestamp()
 
     def stamp_of_change(self, previous: str) -> str:
-        """Return the `updatedAt` of a change now; `previous` is the current one."""
+        """Return the `updatedAt` for a change that happens now; `previous` is the value so far."""
         if self.options.stamps_within_second == "shared":
             return self.now()
         return stamp_after(previous, self.clock())
 
     def remember(self, changing: Datasource) -> None:
-        """Keep a data source as it is before a change, for each fault that serves old rows."""
+        """Before a change, keep the data source as it is for each fault that serves old rows."""
         for armed in self.control.faults():
             if isinstance(armed.fault, StaleRows):
                 armed.earlier[changing.luid] = changing
 
     def earlier(self, fault: StaleRows, current: Datasource) -> Datasource:
-        """Return a data source as it was before its last change, if it changed under this fault."""
+        """Return the data source as it was before its last change.
+
+        If it has not changed since the fault was armed, return `current`.
+        """
         kept = (each.earlier for each in self.control.faults() if each.fault is fault)
         return next(kept, {}).get(current.luid, current)
 
@@ -111,10 +114,10 @@ class Services:
 
 @contextmanager
 def open_services(options: Options, control: Control) -> Generator[Services]:
-    """Open a data directory, and clean up what an earlier process has left behind.
+    """Open a data directory, and clean up the leftovers of an earlier process.
 
     Raises:
-        DataDirectoryInUseError: another sandbox uses it.
+        DataDirectoryInUseError: another sandbox uses the data directory.
     """
     options.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _sole_user(options.data_dir):
@@ -123,7 +126,7 @@ def open_services(options: Options, control: Control) -> Generator[Services]:
             services = Services(options, control, database, Files(options.data_dir))
             seed(database, options, created_at=services.now())
             seed_rules(database)
-            # These jobs cannot go on: a start empties `incoming/`, which held their files.
+            # These jobs cannot continue: a start empties `incoming/`, which contained their files.
             for job in jobs.unfinished_jobs(database):
                 jobs.finish_job(
                     database,

@@ -45,16 +45,16 @@ API_ROUTES = (
 def build_app(services: Services) -> Starlette:
     """Return the sandbox as a web application: the REST API and its status pages."""
     allowed = services.options.allowed_hosts
-    # Pages, and orders from this machine, need no session.
+    # Pages and `/control` need no session, so they accept only known names of the sandbox.
     guard = [Middleware(HostGuard, allowed)]
-    # Clients of the API may know the sandbox by any name, for example in a network of containers.
+    # Clients of the API may use any name of the sandbox, for example in a network of containers.
     api = FaultyApi(services, RestApi(services, API_ROUTES))
     query_api = FaultyApi(services, vds.VdsApi(services), vds.write_vds_refusal)
     app = Starlette(
         routes=[
             Mount(vds.PATH, HostGuard(query_api, allowed, only_browsers=True)),
             Mount("/api", HostGuard(api, allowed, only_browsers=True)),
-            # A mount does not match its own path without a slash at the end.
+            # A mount does not match its own path without a final slash.
             Route("/control", ControlEndpoint(services), middleware=guard),
             Mount("/control", ControlEndpoint(services), middleware=guard),
             Route("/", overview, middleware=guard),
@@ -62,7 +62,7 @@ def build_app(services: Services) -> Starlette:
         ],
         middleware=[Middleware(RequestLog), Middleware(LeadingSlashes)],
     )
-    # Clients of the API repeat a redirected request in different ways, or not at all.
+    # Clients of the API follow redirects in different ways, or not at all.
     app.router.redirect_slashes = False
     app.state.services = services
     return app

@@ -1,4 +1,4 @@
-"""The layers around the application, which filter, log and change requests and answers."""
+"""ASGI middlewares around the application: they filter, log and change requests and answers."""
 
 import logging
 import re
@@ -21,24 +21,25 @@ _REFUSAL = (
     "The sandbox is addressed by a name that is not its own. If you gave it that name, start it"
     " with --allowed-host NAME.\n"
 )
-# Browsers send one of them with each request, and clients of the API none.
+# Browsers send at least one of these headers with each request; clients of the API send none.
 _SENT_BY_BROWSERS = (b"origin", b"sec-fetch-site")
-# A name or an address, IPv6 in brackets, and perhaps a port.
+# A name, an IPv4 address, or an IPv6 address in brackets; a port may follow.
 _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?")
 
 
 class HostGuard:
-    """Passes on requests whose Host is loopback, the address that was reached, or allowed.
+    """Passes on requests whose Host is a loopback name, the reached address, or an allowed name.
 
-    A web page may let its own name point to 127.0.0.1 after it was loaded (DNS rebinding). To the
-    browser, the sandbox is then a part of that page's site, and the page may read its answers, or
-    sign in with the documented password. Only the header Host shows that the name is another one.
-    Ports are not compared: a forwarded port is another one, and a page cannot choose its address.
+    After a web page has loaded, its site may change the site's name to point to 127.0.0.1 (DNS
+    rebinding). For the browser, the sandbox then belongs to the site of the page. The page could
+    read the sandbox's answers, or sign in with the documented password. Only the header Host
+    reveals the foreign name. The guard ignores the port in Host: a forwarded port may differ, and
+    a page cannot choose the sandbox's address.
 
     Args:
         app: the application to guard.
         allowed: further names of the sandbox.
-        only_browsers: pass on requests that no browser sent, with any Host.
+        only_browsers: guard only against browsers; pass on all other requests, with any Host.
     """
 
     def __init__(self, app: ASGIApp, allowed: Iterable[str] = (), *, only_browsers: bool = False):
@@ -47,7 +48,7 @@ class HostGuard:
         self._names = {_canonical(name) for name in (*_LOOPBACK_NAMES, *allowed)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 403."""
+        """Pass the request on, or answer with the status 403."""
         unguarded = self._only_browsers and not _is_of_browser(scope)
         passes = unguarded or self._is_own(scope)
         await (self._app if passes else PlainTextResponse(_REFUSAL, 403))(scope, receive, send)
@@ -66,7 +67,7 @@ def _is_of_browser(scope: Scope) -> bool:
 
 
 def host_name(header: str) -> str | None:
-    """Return the name or the address in a header Host, in one spelling; None if it has none."""
+    """Return the name or address in a header Host, in one spelling; None for an invalid header."""
     parsed = _HOST.fullmatch(header)
     return _canonical(parsed[1] or parsed[2]) if parsed else None
 
@@ -83,14 +84,14 @@ def _canonical(name: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an IP address belongs to this machine alone."""
+    """Whether an IP address is a loopback address, which only this machine can reach."""
     return ip_address(_canonical(host)).is_loopback
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Return at most `most + 1` bytes of a body: one too many show that it is too long.
+    """Return the first `most + 1` bytes of a body. A result of `most + 1` bytes means: too long.
 
-    The rest is still read, so that the client sees the refusal, but it takes no memory.
+    This reads the body to its end, so that the client sees a refusal, but discards the rest.
     """
     body = bytearray()
     async for chunk in request.stream():
@@ -131,7 +132,7 @@ class RequestLog:
 
 @contextmanager
 def requests_logged_to(stream: TextIO) -> Generator[None]:
-    """Write the log of requests to a stream within the block; otherwise it is discarded."""
+    """Write the log of requests to a stream within the block; otherwise, discard the log."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     LOG.addHandler(handler)
@@ -146,9 +147,9 @@ def requests_logged_to(stream: TextIO) -> Generator[None]:
 
 
 class LeadingSlashes:
-    """Serves paths that begin with several slashes as if they began with one.
+    """Serves a path that begins with several slashes as if it began with one slash.
 
-    Clients write such paths when their users end the address of the server with a slash.
+    Clients send such paths if the configured address of the server ends with a slash.
     """
 
     def __init__(self, app: ASGIApp):
@@ -164,7 +165,7 @@ class LeadingSlashes:
 
 
 class DateHeader:
-    """Sets the Date of every answer by the sandbox's clock; uvicorn would use the machine's."""
+    """Sets the Date of every answer by the sandbox's clock; uvicorn uses the machine's clock."""
 
     def __init__(self, app: ASGIApp, clock: Callable[[], datetime]):
         self._app = app

@@ -1,4 +1,4 @@
-"""Start and stop a sandbox, in its own process or inside another one."""
+"""Start and stop a sandbox, in its own process or inside another process."""
 
 import shutil
 import socket
@@ -16,10 +16,10 @@ from tableau_sandbox.options import Options
 from tableau_sandbox.services import Services, open_services
 
 _SHUTDOWN_SECONDS = 5
-# Seconds. Clients that wait for a job pause up to half a minute between two requests.
+# In seconds. Clients that wait for a job pause up to half a minute between two requests.
 _KEEP_ALIVE_SECONDS = 60
 _FOLDER, _TRUSTED = "tls", "certificate.pem"
-# The key and the certificate of the server; clients trust the authority that signed it.
+# The file of the server's key and certificate. Clients trust the authority that signed it.
 _SERVER = "server.pem"
 
 
@@ -41,12 +41,12 @@ class SandboxServer(uvicorn.Server):
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End all connections: idle ones at once, others after their answer."""
+        """End all connections: idle connections at once, all others after their answer."""
         for connection in list(self.server_state.connections):
             cycle = getattr(connection, "cycle", None)
             transport = getattr(connection, "transport", None)
             if transport is not None and (cycle is None or cycle.response_complete):
-                # A plain close would wait until idle TLS clients close too.
+                # A plain close would wait until idle TLS clients close their side.
                 transport.abort()
         await super().shutdown(sockets)
 
@@ -58,28 +58,28 @@ class SandboxServer(uvicorn.Server):
     def hang_up(self, peer: Peer) -> None:
         """Break the connections to a peer without an answer."""
         for connection in list(self.server_state.connections):
-            # Only HTTP connections know their peer, and the sandbox serves no others.
+            # Only HTTP connections know their peer, and the sandbox serves only HTTP connections.
             if getattr(connection, "client", None) == peer:
                 connection.transport.abort()
 
     def stop(self) -> None:
-        """Ask it to stop; callable from any thread."""
+        """Ask the server to stop; any thread may call this."""
         self.should_exit = True
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 chooses a free one.
+    """Return a listening socket; port 0 chooses a free port.
 
     Raises:
-        OSError: the port is in use, or the host is not this machine.
+        OSError: the port is in use, or the host is not an address of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    # The connections of a sandbox that has just stopped may still be closing.
+    # The connections of a sandbox that has just stopped may not have closed yet.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        # Clients that connect early wait instead of being refused.
+        # Clients that connect before the server is ready wait; they are not refused.
         listener.listen(128)
     except OSError:
         listener.close()
@@ -101,7 +101,7 @@ def sandbox_server(
     control: Control | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> Generator[SandboxServer]:
-    """Open a sandbox with its worker running, ready to be `run` on a socket.
+    """Yield the server of a sandbox whose worker runs; the caller runs the server on a socket.
 
     Raises:
         DataDirectoryInUseError: another sandbox uses the data directory.
@@ -118,9 +118,9 @@ def sandbox_server(
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
-                # A request to upgrade to a WebSocket is answered as a normal request.
+                # A request for a WebSocket gets the answer of a normal request.
                 ws="none",
-                # Peers are identified by their connections, not by headers.
+                # Identify peers by their connections, not by headers.
                 proxy_headers=False,
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
@@ -134,18 +134,19 @@ def sandbox_server(
 
 
 def certificate_path(data_dir: Path) -> Path:
-    """Return the path of the certificate that clients of a sandbox have to trust."""
+    """Return the path of the certificate that the clients of a sandbox must trust."""
     return data_dir / _FOLDER / _TRUSTED
 
 
 def ensure_certificate(data_dir: Path) -> Path:
-    """Return the key and the certificate of a sandbox for 127.0.0.1 and localhost, in one file.
+    """Return the path of the key and certificate of a sandbox for 127.0.0.1 and localhost.
 
-    They stay across restarts, so that clients need to trust them only once.
+    Restarts keep the certificate, so that clients need to trust its authority only once.
     """
     folder = data_dir / _FOLDER
     if not (folder / _SERVER).exists():
-        # Make both files in another folder: a killed process must not leave one of them here.
+        # Make both files in a temporary folder, so that a killed process never leaves only one of
+        # them here.
         made = data_dir / f"{_FOLDER}.new"
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir(mode=0o700)
@@ -156,7 +157,7 @@ def ensure_certificate(data_dir: Path) -> Path:
 
 
 def _make(folder: Path) -> None:
-    # Import this only here, because only HTTPS needs it.
+    # Import this here, because only HTTPS needs it.
     import trustme
 
     authority = trustme.CA(organization_name="Tableau sandbox")

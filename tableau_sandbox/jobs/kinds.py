@@ -1,4 +1,4 @@
-"""The kinds of jobs: how each is queued, what it does, and how its answer is written."""
+"""The kinds of jobs: how each kind is queued, what it does, and how its answer looks."""
 
 import json
 import logging
@@ -31,7 +31,7 @@ Commit = Callable[[], str | None]
 
 
 class JobFailedError(RuntimeError):
-    """A job fails; the message becomes its note."""
+    """A job fails; the message becomes the note of the job."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,15 @@ class JobKind:
 
     Attributes:
         job_type: the name of the kind in the answer to a query of one job.
-        prepare: does the work without effect, and returns a function that gives it effect. The
-            function runs in the transaction in which the job succeeds, so that both happen or
-            neither. It returns the stamp of its effect, or None; the job is not completed before
-            this stamp.
-        detail: the element that names the data source of the job, once the parameters of the job
-            contain `datasource`, its id and name. They may also contain the id of a `connection`.
+        prepare: does the work without effect, and returns a function that makes the work take
+            effect. This function runs in the transaction in which the job succeeds, so that both
+            happen together. It returns the stamp of the effect, or None; the job completes at this
+            stamp or later.
+        detail: the name of the element that describes the data source of the job. The answer has
+            this element once the parameters of the job contain `datasource`, its id and name. The
+            parameters may also contain the id of a `connection`.
         clean_up: removes the files of the job; called once, however the job ends.
-        notes_first: whether the notes come first in that element.
+        notes_first: whether the notes come first in the element `detail`.
     """
 
     job_type: str
@@ -94,7 +95,7 @@ def _prepare_publish(services: Services, job: Job) -> Commit:
 
 
 def _check_without_reason(services: Services, publication: Publication) -> None:
-    """Let a publish fail without a note in the cases in which servers were seen to do so."""
+    """Let a publish fail without a note in the cases in which real servers do so."""
     target = publishing.target_of(services, publication)
     is_taken = target is not None and publication.mode == publishing.CREATE_NEW
     if is_taken and services.options.taken_name == "in-job":
@@ -130,7 +131,7 @@ def _queue(
 
 
 def queue_refresh(services: Services, datasource: Datasource, *, user: str) -> Job | None:
-    """Queue a refresh; return None if one is already queued or in progress."""
+    """Queue a refresh; return None if a refresh of the data source is queued or in progress."""
     with services.database.transaction():
         for job in jobs.unfinished_jobs(services.database):
             if job.kind == REFRESH and job.parameters["datasource"]["id"] == datasource.luid:
@@ -168,7 +169,7 @@ def is_updated(services: Services, datasource: Datasource) -> bool:
 def queue_update(
     services: Services, datasource: Datasource, *, user: str, batch: bytes, payload: Path | None
 ) -> Job:
-    """Queue an update by a batch that has been parsed, and a file in `incoming/`."""
+    """Queue an update by a parsed batch; its payload, if there is one, is in `incoming/`."""
     parameters = {
         "connection": datasource.connection,
         "batch": batch.decode(),
@@ -231,7 +232,7 @@ def _commit_update(services: Services, job: Job, *, file: Path, tables: str) -> 
             keep=options.kept_revisions,
         )
     if options.updates_move_stamp == "late":
-        # Rounded like the clock, so that an advance by exactly this time reaches it.
+        # Round like the clock: an advance by exactly this time must reach the stamp.
         due = round(services.now_seconds() + options.late_stamp_seconds, 6)
         services.database.add("late_stamp", datasource=current.luid, due=due)
     return _stamp_job(services, changed) if moves else effective_at
@@ -272,10 +273,10 @@ _UPDATE = JobKind(
 
 
 def _stamp_job(services: Services, changed: Datasource) -> str:
-    """Move the `updatedAt` of a changed data source behind the job, if the options require it.
+    """Move the `updatedAt` of a changed data source behind the job, if the options require this.
 
     Returns:
-        The stamp of the change; the job is not completed before it.
+        The stamp of the change; the job completes at this stamp or later.
     """
     if services.options.job_stamps == "after":
         late = timedelta(seconds=services.options.late_stamp_seconds)

@@ -20,7 +20,7 @@ class Worker:
         self._services = services
         self._stopping = threading.Event()
         self._started: Job | None = None
-        # The number of changes of the database when there was last nothing to do.
+        # The database's number of changes when the worker last found nothing to do.
         self._idle_at = -1
         self._thread = threading.Thread(target=self._run, name="sandbox-worker", daemon=True)
 
@@ -29,7 +29,7 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the current job take effect, or drop it if it is waiting; then stop."""
+        """Stop. A job that is taking effect ends first; a waiting job is dropped."""
         self._stopping.set()
         self._thread.join()
 
@@ -38,13 +38,14 @@ class Worker:
             try:
                 self._run_next()
             except Exception:
-                # The database may have failed, for example for lack of space, and may work again.
+                # The database may fail for a while, for example for lack of space.
                 _logger.exception("the jobs go on after an error")
                 self._stopping.wait(_PAUSE_SECONDS)
 
     def _run_next(self) -> None:
         if self._started is not None:
-            # An error kept the last job from ending. If that job has ended, this changes nothing.
+            # An error kept this job from ending. If the job has ended in another way, this changes
+            # nothing.
             self._fail(self._started, _OWN_FAILURE)
             self._started = None
         database = self._services.database
@@ -53,7 +54,7 @@ class Worker:
             self._stopping.wait(_PAUSE_SECONDS)
             return
         self._services.apply_late_stamps()
-        # Read before the job shows as in progress: an observer may then advance the clock.
+        # Read the time before the job shows as in progress: an observer may then advance the clock.
         began = self._services.now_seconds()
         job = jobs.start_next_job(
             database,
@@ -61,7 +62,8 @@ class Worker:
             choose=self._choose,
         )
         if job is None:
-            # Jobs may be held, and late stamps become due, without a change.
+            # Without a change of the database, a fault may release jobs, and late stamps may become
+            # due.
             if not (jobs.unfinished_jobs(database) or database.rows("SELECT due FROM late_stamp")):
                 self._idle_at = seen
             self._stopping.wait(_PAUSE_SECONDS)
@@ -77,8 +79,8 @@ class Worker:
         return self._services.control.choose_job(queued, self._services.options.job_order)
 
     def _wait_until(self, end: float) -> bool:
-        """Wait by the sandbox's own clock; return False if the worker stops meanwhile."""
-        # Rounded like the clock, so that an advance by exactly the remaining time reaches it.
+        """Wait by the sandbox's own clock; return False if the worker stops during the wait."""
+        # Round like the clock: an advance by exactly the remaining time must end the wait.
         end = round(end, 6)
         while self._services.now_seconds() < end:
             if self._stopping.wait(_PAUSE_SECONDS):
@@ -86,12 +88,13 @@ class Worker:
         return not self._stopping.is_set()
 
     def execute(self, job: Job, failure: FailJob | None = None) -> None:
-        """Let a started job take effect, or fail; other changes of content wait meanwhile."""
+        """Let a started job take effect or fail. Meanwhile, other changes of content must wait."""
         try:
             if failure is not None:
                 self._fail(job, failure.notes)
                 return
-            # An update would undo a publish that happens between its preparation and its commit.
+            # Hold the lock: an update would undo a publish between the update's preparation and its
+            # commit.
             with self._services.publishing:
                 self._take_effect(job)
         except (JobFailedError, RestError) as error:
@@ -109,7 +112,7 @@ class Worker:
             succeeded = jobs.finish_job(
                 database, job.luid, status=jobs.SUCCESS, completed_at=self._services.now()
             )
-            # If it did not succeed here, it was cancelled meanwhile.
+            # If the job did not succeed here, a user has cancelled it.
             effective_at = commit() if succeeded else None
             if effective_at is not None:
                 jobs.complete_at(database, job.luid, effective_at)
