@@ -1,7 +1,7 @@
-"""A sandbox without sockets and threads, for tests that depend on chance with a real sandbox.
+"""A sandbox without sockets and threads, for tests that need a reproducible order of events.
 
-It stands still unless it is asked something or time passes, so that the same test sees the same
-history, call by call and job by job:
+With a real sandbox, such tests would depend on chance. The simulation changes only when it gets a
+request or when time passes. So a test sees the same history each time, call by call and job by job:
 
     with simulated(folder, start=NOON, chance=Random(7)) as simulation:
         simulation.fate = lambda job: Fate(waits=60)
@@ -9,8 +9,7 @@ history, call by call and job by job:
         simulation.pass_time(3600)
 
 Action batches can be parsed and applied to files without any server.
-
-This is the only inner module of the sandbox that code outside of it imports.
+This is the only inner module of the sandbox that outside code imports.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -49,11 +48,11 @@ Moment = Literal["queued", "started", "ending", "done"]
 
 @dataclass
 class Exchange:
-    """A request, and its answer.
+    """A request and its answer.
 
     Attributes:
         target: the path and the query.
-        status: the status of the answer; None until there is one.
+        status: the status of the answer; None before the answer.
     """
 
     method: str
@@ -72,7 +71,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of a job: how long it waits and runs, and its failure, if it is to fail."""
+    """What happens to a job: how long it waits, how long it runs, and its failure or None."""
 
     waits: float = 0
     runs: float = 0
@@ -81,14 +80,14 @@ class Fate:
 
 @dataclass
 class Simulation:
-    """A server that stands still unless it is asked something, or time passes.
+    """A server that changes only when it gets a request or when time passes.
 
     Attributes:
-        now: the time of its clock.
-        fate: decides what becomes of a job when it is queued.
-        fates: what becomes of the jobs so far, by LUID.
-        on_job: called for every job that is queued, starts, is about to end, or has ended.
-        stands_still: no time passes, as something happens to a job at this moment.
+        now: the time of the simulation's clock.
+        fate: returns the fate of a job when the job is queued.
+        fates: the fates of the jobs so far, by LUID.
+        on_job: called when a job has been queued, has started, is about to end, and has ended.
+        stands_still: whether a job starts or ends at this moment, so that no time passes.
     """
 
     now: datetime
@@ -103,12 +102,12 @@ class Simulation:
 
     @property
     def control(self) -> Control:
-        """Its faults."""
+        """The faults of the simulation."""
         return self._services.control
 
     @property
     def site(self) -> str:
-        """The LUID of its first site."""
+        """The LUID of the default site."""
         return self._services.database.all(Site)[0].luid
 
     def user(self, name: str) -> str:
@@ -116,7 +115,7 @@ class Simulation:
         return seeded_luid("user", name)
 
     def carry(self, exchange: Exchange) -> None:
-        """Answer a request, and let the jobs that it queues meet their fates."""
+        """Answer a request, and give the jobs that it queues their fates."""
         self.answer(exchange)
         for job in self.unfinished():
             if job.luid not in self.fates:
@@ -128,7 +127,7 @@ class Simulation:
         _answer(self._app, exchange)
 
     def pass_time(self, seconds: float) -> None:
-        """Let jobs start and end, and time stamps move, as their time comes.
+        """Let time pass, so that jobs start and end and time stamps move when they are due.
 
         The clock stands still while a job starts or ends.
         """
@@ -151,11 +150,11 @@ class Simulation:
         return jobs.unfinished_jobs(self._services.database)
 
     def stamps_to_come(self) -> int:
-        """Return how many time stamps of updates have still to move."""
+        """Return the number of late time stamps that have not been applied yet."""
         return len(self._services.database.rows("SELECT due FROM late_stamp"))
 
     def job(self, luid: str) -> Job:
-        """Return a job as it is now.
+        """Return a job in its current state.
 
         Raises:
             LookupError: there is no such job.
@@ -170,11 +169,11 @@ class Simulation:
         return self._services.database.all(Datasource, site=self.site)
 
     def hyper_file(self, datasource: Datasource) -> Path:
-        """Return the path of the published data; do not change them."""
+        """Return the path of the published data, which the caller must not change."""
         return self._services.files.content / datasource.hyper_file
 
     def execute(self, job: Job) -> None:
-        """Let a queued job start and take effect in this very moment."""
+        """Let a queued job start and take effect immediately."""
         self.fates[job.luid] = Fate()
         running, self._running = self._running, None
         self._start(job)
@@ -190,7 +189,7 @@ class Simulation:
             self.stands_still = inside
 
     def _next(self, end: datetime) -> datetime | None:
-        """Return when the next job starts or ends; None if that is after `end`."""
+        """Return the time when the next job starts or ends; None if that time is after `end`."""
         if self._running:
             due = self._running[1]
         else:
@@ -227,7 +226,7 @@ class Simulation:
     def _end(self, job: Job) -> None:
         self._running = None
         self.on_job("ending", job)
-        # If the job was cancelled while it ran, this has no effect.
+        # If a user cancelled the job while it ran, this has no effect.
         Worker(self._services).execute(job, self.fates[job.luid].fails)
         self.on_job("done", self.job(job.luid))
 
@@ -239,9 +238,9 @@ def simulated(
     """Open a simulation with its data in a folder.
 
     Args:
-        folder: where its data are.
-        start: the first time of its clock.
-        chance: chooses between jobs, if they may come in any order.
+        folder: the folder of the data.
+        start: the initial time of the clock.
+        chance: chooses among jobs if the option `job_order` allows any order.
         **options: attributes of `Options`.
     """
     made = Simulation(now=start, _chance=chance)
@@ -258,7 +257,7 @@ def check_conditions(
     """Check the conditions of a batch against the columns of its tables.
 
     Raises:
-        BatchError: a column does not exist, or cannot be compared in this way.
+        BatchError: a column does not exist, or the comparison does not apply to its type.
     """
     tables = {"target": target, "source": source}
     found = {name: Table(Side(name), TableName(name), types) for name, types in tables.items()}
@@ -271,7 +270,7 @@ async def _run_here(call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _answer(app: ASGIApp, exchange: Exchange) -> None:
-    """Let an application answer; it must not wait for anything, as there is no event loop."""
+    """Let an application answer. The application must not wait, because there is no event loop."""
     parts = iter([exchange.body])
     chunks: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Read JSON strictly: what two readers could take for different values is refused."""
+"""Read JSON strictly: refuse a text that two readers could understand differently."""
 
 import json
 from collections.abc import Callable
@@ -6,21 +6,21 @@ from typing import Any
 
 from pydantic import ValidationError
 
-# The condition of an action batch may have 100 levels, of two in JSON each.
+# The condition of an action batch may have 100 levels; each level takes two levels of JSON.
 _DEEPEST = 250
 _LONGEST_NUMBER = 1000
 
 
 class JsonError(ValueError):
-    """A text is not JSON, or not surely one value; the message states why."""
+    """A text is not JSON, or readers may disagree on its value; the message states the reason."""
 
 
 def read_json(body: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8, with a byte order mark or without.
+    """Return the value of a JSON text in UTF-8; a byte order mark is optional.
 
     Raises:
-        JsonError: it is no JSON, repeats a key, is nested too deeply, or has a number or a
-            character that not every reader takes.
+        JsonError: the text is not JSON, repeats a key, is nested too deeply, or has a number or a
+            character that some readers do not accept.
     """
     try:
         value = json.loads(
@@ -41,7 +41,7 @@ def read_json(body: bytes) -> Any:
 
 
 def first_problem(error: ValidationError) -> str:
-    """Describe the first error: its place, the reason, and the value."""
+    """Describe the first error: the place, the reason, and the value."""
     problem: Any = error.errors(include_url=False)[0]
     place = ".".join(map(str, problem["loc"])) or "the body"
     reason = problem["msg"].removeprefix("Value error, ")
@@ -73,7 +73,8 @@ def _no_number(written: str) -> None:
 
 def _check(value: object, *, levels: int) -> None:
     if isinstance(value, str):
-        # hyperd treats U+0000 as the end of a statement; half a surrogate pair is no text.
+        # hyperd treats U+0000 as the end of a statement, and half a surrogate pair is not a
+        # character.
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
             raise JsonError(f"{value[:100]!a} is no text: it contains U+0000 or half a character")
     elif isinstance(value, dict | list):

@@ -1,4 +1,4 @@
-"""A sandbox inside the running process, for tests."""
+"""Run a sandbox inside the current process, for tests."""
 
 import socket
 import sqlite3
@@ -36,15 +36,15 @@ class Sandbox:
     """A sandbox that runs in a thread of this process, on a real socket.
 
     Attributes:
-        url: its URL, which stays the same across restarts.
-        data_dir: the folder of its data.
-        certificate: the certificate that clients must trust if it serves HTTPS.
-        control: its faults and its clock, which stay across restarts.
-        user: the name of its administrator.
+        url: the URL of the sandbox, which stays the same across restarts.
+        data_dir: the folder of the data.
+        certificate: the certificate that clients must trust if the sandbox serves HTTPS.
+        control: the faults and the clock, which stay the same across restarts.
+        user: the name of the administrator.
         password: the administrator's password.
         token_name: the name of the administrator's personal access token.
         token_secret: the secret of that token.
-        connected_app: an application that signs tokens for its users.
+        connected_app: an application that signs tokens for the sandbox's users.
     """
 
     user, password = ADMIN.name, ADMIN.password
@@ -61,11 +61,11 @@ class Sandbox:
         self._running: tuple[SandboxServer, threading.Thread] | None = None
 
     def start(self) -> None:
-        """Start it, on its previous port if it had one.
+        """Start the sandbox. After the first start, the sandbox always uses the same port.
 
         Raises:
-            DataDirectoryInUseError: another sandbox uses its data directory.
-            sqlite3.DatabaseError: its database is broken.
+            DataDirectoryInUseError: another sandbox uses the data directory.
+            sqlite3.DatabaseError: the database is broken.
         """
         listener = bind("127.0.0.1", self._port)
         self._port = listener.getsockname()[1]
@@ -91,7 +91,7 @@ class Sandbox:
             ):
                 server.run(sockets=[listener])
         except Exception as error:
-            # `start` reports what keeps it from starting.
+            # `start` raises the error that prevents a start.
             started.put(error)
             if self._running is not None:
                 raise
@@ -100,9 +100,9 @@ class Sandbox:
         """Return the current path of a data source's `.hyper` file; do not change or keep it open.
 
         Raises:
-            LookupError: there is no such data source, or it has no data of its own.
+            LookupError: the data source does not exist, or has no data of its own.
         """
-        # It has its own connection, so that a test can look while the sandbox is stopped.
+        # Open a connection of its own, so that a test can look while the sandbox is stopped.
         with closing(sqlite3.connect(self.data_dir / DATABASE_FILE)) as database:
             sql = "SELECT hyper_file FROM datasource WHERE luid = ?"
             row = database.execute(sql, (luid,)).fetchone()
@@ -115,7 +115,7 @@ class Sandbox:
         return self.control.now()
 
     def advance(self, seconds: float) -> None:
-        """Move its clock ahead; sessions, uploads, jobs and late stamps use it.
+        """Move the clock ahead; sessions, uploads, jobs and late stamps use this clock.
 
         Raises:
             ValueError: the clock would move back, or beyond the supported dates.
@@ -124,17 +124,17 @@ class Sandbox:
 
     @contextmanager
     def held_jobs(self, kind: str | None = None) -> Generator[None]:
-        """Keep jobs of a kind, or all, in the queue within the block."""
+        """Keep jobs of a kind in the queue within the block; None keeps all jobs there."""
         with self.armed(HoldJobs(job_kind=kind)):
             yield
 
     def wait_until_idle(self, *, timeout: float = 30) -> None:
-        """Wait until all jobs have ended, except those that are held in the queue.
+        """Wait until all jobs have ended, except jobs that a fault holds in the queue.
 
         Raises:
-            TimeoutError: they have not ended after this many seconds of the machine's clock. The
-                duration of jobs is measured by the sandbox's own clock, which may have to be
-                advanced.
+            TimeoutError: the jobs have not ended after this many seconds of the machine's clock.
+                Jobs
+                run by the sandbox's clock, so the test may have to advance it.
         """
         self._wait_for_jobs(
             lambda unfinished: all(
@@ -167,7 +167,7 @@ class Sandbox:
 
     @contextmanager
     def armed(self, fault: Fault) -> Generator[Armed]:
-        """Arm a fault within the block; what it yields counts the calls or jobs that it hits."""
+        """Arm a fault within the block, and yield the armed fault, which counts its hits."""
         armed = self.control.add(fault)
         try:
             yield armed
@@ -179,7 +179,7 @@ class Sandbox:
         """Set other values of `Quirks` within the block.
 
         Raises:
-            TypeError: there is no such quirk.
+            TypeError: a name is not a quirk.
         """
         before = self._options
         self.set_quirks(**values)
@@ -189,10 +189,10 @@ class Sandbox:
             self.set_quirks(**{name: getattr(before, name) for name in values})
 
     def set_quirks(self, **values: Any) -> None:
-        """Change some of the `Quirks`; it need not be running.
+        """Change some of the `Quirks`; the sandbox need not be running.
 
         Raises:
-            TypeError: there is no such quirk.
+            TypeError: a name is not a quirk.
         """
         known = {each.name for each in fields(Quirks)}
         if unknown := values.keys() - known:
@@ -202,7 +202,7 @@ class Sandbox:
             self._running[0].services.options = self._options
 
     def stop(self) -> None:
-        """Stop it; its data stay in its data directory."""
+        """Stop the sandbox; its data stay in the data directory."""
         if self._running is not None:
             server, thread = self._running
             self._running = None
@@ -210,7 +210,7 @@ class Sandbox:
             thread.join()
 
     def restart(self) -> None:
-        """Stop it and start it again, as after a reboot."""
+        """Stop the sandbox and start it again, as a reboot would."""
         self.stop()
         self.start()
 
@@ -227,10 +227,10 @@ def running_sandbox(
     """Run a sandbox within the block.
 
     Args:
-        data_dir: the folder of its data; a later sandbox continues with them.
+        data_dir: the folder of the data; a later sandbox continues with these data.
         clock: returns the current time.
-        clock_offset: seconds by which it is ahead of that clock; negative if behind.
-        faults: its faults from the start.
+        clock_offset: seconds by which the sandbox is ahead of `clock`; negative if it is behind.
+        faults: faults to arm at the start.
         **options: further attributes of `Options`.
     """
     control = Control(clock, faults, offset=clock_offset)

@@ -1,4 +1,4 @@
-"""Sites, users, groups, personal access tokens and sessions."""
+"""Store sites, users, groups, personal access tokens and sessions."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ from tableau_sandbox.store.records import Session, Site, User
 
 ALL_USERS = "All Users"
 _DEFAULT_PROJECT = "Default"
-# The administrator is the same one under every name.
+# The administrator keeps this LUID under every name.
 _ADMIN_LUID = identity.seeded_luid("user", ADMIN.name)
 
 
 def user_of_password(database: Database, name: str, password: str) -> User | None:
-    """Return the user with this name and password."""
+    """Return the user with this name and password, or None."""
     row = database.row("SELECT * FROM user WHERE name = ?", name)
     if row is None or not identity.secret_matches(password, row["password_hash"]):
         return None
@@ -23,7 +23,7 @@ def user_of_password(database: Database, name: str, password: str) -> User | Non
 
 
 def user_of_access_token(database: Database, name: str, secret: str) -> User | None:
-    """Return the user with this personal access token."""
+    """Return the user with this personal access token, or None."""
     row = database.row(
         "SELECT user.*, secret_hash FROM access_token JOIN user ON user.luid = access_token.user"
         " WHERE access_token.name = ?",
@@ -46,12 +46,12 @@ def all_users_luid(site: str) -> str:
 
 
 def default_project_luid(site: str) -> str:
-    """Return the LUID of the default project of a site, which cannot be deleted."""
+    """Return the LUID of the default project of a site. This project cannot be deleted."""
     return identity.seeded_luid("project", site, _DEFAULT_PROJECT)
 
 
 def groups_of(database: Database, user: str, *, site: str) -> list[str]:
-    """Return the LUIDs of the groups of a user, given by LUID."""
+    """Return the LUIDs of the groups of a user; `user` is the user's LUID."""
     sql = (
         "SELECT user_group.luid FROM user_group"
         " JOIN group_member ON group_member.user_group = user_group.luid"
@@ -69,7 +69,7 @@ def open_session(
     scopes: Iterable[str],
     expires_at: float,
 ) -> str:
-    """Open a session; return its token, of which only a digest is stored."""
+    """Open a session, and return its token. The database stores only a digest of the token."""
     token = identity.new_token(site.luid)
     digest = identity.digest(token)
     with database.transaction():
@@ -87,7 +87,7 @@ def open_session(
 
 
 def session(database: Database, token: str, *, now: float) -> Session | None:
-    """Return the session of a token, if it is valid at `now` (seconds of the epoch)."""
+    """Return the session of a token; None if it is not valid at `now` (seconds since the epoch)."""
     digest = identity.digest(token)
     sql = "SELECT * FROM session WHERE token_digest = ? AND expires_at > ?"
     row = database.row(sql, digest, now)
@@ -100,28 +100,28 @@ def session(database: Database, token: str, *, now: float) -> Session | None:
 
 
 def end_sessions_of_user(database: Database, name: str | None) -> None:
-    """End every session of the user with this name; None for all users."""
+    """End all sessions of the user with this name; None stands for all users."""
     for user in database.all(User, **({} if name is None else {"name": name})):
         database.delete("session", user=user.luid)
 
 
 def forget_expired_sessions(database: Database, *, now: float) -> None:
-    """Remove expired sessions and signed tokens."""
+    """Remove expired sessions, and the records of signed tokens that have expired."""
     database.change("DELETE FROM session WHERE expires_at <= ?", now)
     database.change("DELETE FROM used_token WHERE expires_at <= ?", now)
 
 
 class NameTakenError(RuntimeError):
-    """Two users would have the same name, apart from the case of letters."""
+    """Two users would have the same name; the case of letters does not count."""
 
 
 def seed(database: Database, options: Options, *, created_at: str) -> None:
     """Insert the initial content of a sandbox; existing content does not change.
 
-    The name, the password and the token of the administrator are those of the options, always.
+    Only the administrator changes: the options always set the name, the password and the token.
 
     Raises:
-        NameTakenError: another user has this name, or two users have the same one.
+        NameTakenError: another user has the administrator's name, or two users have the same name.
     """
     names = Counter(user.name.casefold() for user in (options.admin, *options.users))
     if repeated := [name for name, count in names.items() if count > 1]:
@@ -139,7 +139,7 @@ def _set_administrator(database: Database, admin: UserSeed) -> None:
         return
     if database.row("SELECT 1 FROM user WHERE name = ? AND luid <> ?", admin.name, _ADMIN_LUID):
         raise NameTakenError(f"Another user of the data directory is called '{admin.name}'.")
-    # End the sessions: the password or the token that opened them is no longer valid.
+    # End the sessions, because the password or token that opened them is no longer valid.
     database.delete("session", user=_ADMIN_LUID)
     database.delete("access_token", user=_ADMIN_LUID)
     _save_user(database, _ADMIN_LUID, admin)
@@ -157,9 +157,9 @@ def _is_current(database: Database, admin: UserSeed) -> bool:
 def _add_user(database: Database, user: UserSeed) -> None:
     luid = identity.seeded_luid("user", user.name)
     if luid == _ADMIN_LUID:
-        # The administrator has this LUID, but another name: give the user another LUID.
+        # The administrator has this LUID but another name, so this user needs another LUID.
         luid = identity.seeded_luid("user", "other", user.name)
-    # Names do not distinguish the case of letters.
+    # The database ignores the case of names.
     stored = database.find(User, name=user.name)
     if stored is None:
         _save_user(database, luid, user)

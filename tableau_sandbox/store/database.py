@@ -17,19 +17,20 @@ class Database:
     """The state of the sandbox: one SQLite file, one connection, one thread at a time.
 
     A sandbox serves one developer or one test, so a single lock is simple, safe and fast enough.
-    The lock also keeps files consistent with the rows that name them.
+    The lock also keeps files consistent with the rows that name the files.
     """
 
     def __init__(self, path: Path):
         self.lock = threading.RLock()
-        # SQLite gives its other files the mode of this one.
+        # SQLite gives its other files the mode of this file.
         path.touch(mode=0o600)
-        # Python must neither open transactions nor refuse other threads: `lock` takes care of both.
+        # Switch off Python's own transactions and its check of threads: `lock` and `transaction`
+        # suffice.
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.row_factory = sqlite3.Row
         self._connection.execute("PRAGMA journal_mode = WAL")
-        # A power failure may cost the latest changes; a sandbox need not pay a sync for each of
-        # them.
+        # A power failure may lose the latest changes; a sandbox need not sync each of them to the
+        # disk.
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.execute("PRAGMA foreign_keys = ON")
         self._connection.executescript(
@@ -38,7 +39,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """Make all changes inside the block together, or none of them; may be nested."""
+        """Commit all changes of the block, or none after an error; blocks may be nested."""
         with self.lock:
             if self._connection.in_transaction:
                 yield
@@ -53,20 +54,20 @@ class Database:
 
     @property
     def changes(self) -> int:
-        """The number of rows that were changed since it was opened."""
+        """The number of rows that have changed since the database was opened."""
         return self._connection.total_changes
 
     def rows(self, sql: str, *values: Value) -> list[dict[str, Any]]:
-        """Return the rows of a query, as columns by name."""
+        """Return the rows of a query; each row maps the names of columns to values."""
         with self.lock:
             return [dict(row) for row in self._connection.execute(sql, values)]
 
     def row(self, sql: str, *values: Value) -> dict[str, Any] | None:
-        """Return the first row of a query."""
+        """Return the first row of a query, or None."""
         return next(iter(self.rows(sql, *values)), None)
 
     def records(self, kind: type[R], rest: str = "", *values: Value) -> list[R]:
-        """Return the records of a kind; `rest` ends the query, to choose and order them."""
+        """Return the records of a kind; the SQL text `rest` filters and orders the records."""
         select = kind.SELECT or f"SELECT * FROM {kind.TABLE}"  # noqa: S608 - no values
         return [kind.of(row) for row in self.rows(f"{select} {rest}", *values)]
 
@@ -76,13 +77,13 @@ class Database:
         return self.records(kind, rest, *key.values())
 
     def find(self, kind: type[R], **key: Value) -> R | None:
-        """Return the oldest record of a kind with these values."""
+        """Return the oldest record of a kind with these values, or None."""
         found = self.all(kind, **key)
         return found[0] if found else None
 
     def named(self, kind: type[Named], name: str, **key: Value) -> Named | None:
-        """Return the record with these values that has this name, in any case of letters."""
-        # SQLite ignores the case of ASCII letters only.
+        """Return the record with these values and this name, ignoring the name's case, or None."""
+        # SQLite ignores case only for ASCII letters.
         named = (each for each in self.all(kind, **key) if each.name.casefold() == name.casefold())
         return next(named, None)
 
@@ -104,11 +105,11 @@ class Database:
             )
 
     def add(self, table: str, **values: Value) -> bool:
-        """Insert a row, unless there is one with the same key; return whether it is new."""
+        """Insert a row unless a row has the same key; return whether this inserted a row."""
         return self.change(_insert("INSERT OR IGNORE", table, list(values)), *values.values()) > 0
 
     def delete(self, table: str, **key: Value) -> int:
-        """Delete the rows of a table with these values; return their number."""
+        """Delete the rows of a table with these values; return the number of deleted rows."""
         sql = f"DELETE FROM {table} {_where(table, key)}"  # noqa: S608 - no values
         return self.change(sql, *key.values())
 
@@ -119,7 +120,7 @@ class Database:
 
 
 def _where(table: str, key: Mapping[str, Value]) -> str:
-    # Use IS instead of =, so that None finds rows without a value.
+    # In SQL, `= NULL` finds no rows; IS finds rows without a value.
     return f"WHERE {' AND '.join(f'{table}.{name} IS ?' for name in key)}" if key else ""
 
 

@@ -1,4 +1,4 @@
-"""Data sources, with what belongs to them: tags, revisions, connections and late stamps."""
+"""Store the revisions, files and late stamps of data sources."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from tableau_sandbox.store.records import Datasource
 
 
 def content_files(database: Database) -> list[str]:
-    """Return the names of all files of data sources and their revisions."""
+    """Return the names of the files of all data sources and revisions."""
     sql = "SELECT hyper_file FROM datasource UNION SELECT hyper_file FROM revision"
     return [row["hyper_file"] for row in database.rows(sql)]
 
@@ -17,7 +17,7 @@ def content_files(database: Database) -> list[str]:
 def add_revision(
     database: Database, datasource: Datasource, *, publisher: str, published_at: str, keep: int
 ) -> None:
-    """Add the latest revision, and remove the oldest ones beyond `keep`."""
+    """Add the latest revision, and remove the oldest revisions beyond `keep`."""
     added = {
         "datasource": datasource.luid,
         "number": datasource.revision,
@@ -33,10 +33,9 @@ def add_revision(
 
 
 def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> None:
-    """Set the `updated_at` of the data sources with due stamps to the due times.
+    """Set the `updated_at` of data sources whose late stamps are due to the due times.
 
-    If each change must have its own stamp, a data source that has changed since gets a still later
-    one.
+    With `distinct`, the new `updated_at` is at least a second later than the old one.
     """
     with database.transaction():
         for row in database.rows(
@@ -44,7 +43,7 @@ def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> No
             now.timestamp(),
         ):
             due = datetime.fromtimestamp(row["due"], UTC)
-            # Several stamps may be due for one data source.
+            # One data source may have several due stamps.
             for source in database.all(Datasource, luid=row["datasource"]):
                 previous = source.updated_at
                 moved = stamp_after(previous, due) if distinct else max(previous, stamp(due))

@@ -1,4 +1,4 @@
-"""The files of a sandbox, and the upload sessions whose blocks are among them."""
+"""The files of a sandbox, with the blocks of upload sessions."""
 
 import os
 import shutil
@@ -11,11 +11,11 @@ from tableau_sandbox.store.database import Database
 
 
 class Files:
-    """The files of a sandbox. Their names are generated, never taken from a request.
+    """The files of a sandbox. The sandbox generates all names, and takes no name from a request.
 
-    `incoming/` has the files of current requests and jobs, and is emptied at every start.
+    `incoming/` has the files of current requests and jobs; every start empties this folder.
     `uploads/` has the blocks of upload sessions, and `content/` has the published files. Other
-    users of the machine can read none of them.
+    users of the machine cannot read the files.
     """
 
     def __init__(self, data_dir: Path):
@@ -31,16 +31,16 @@ class Files:
         return self.incoming / f"{new_luid()}.upload"
 
     def keep(self, file: Path, folder: Path, *, suffix: str) -> str:
-        """Move a complete file into a permanent folder; return its name there.
+        """Move a complete file into a permanent folder; return the name of the file there.
 
-        The file is complete before it gets its name, so no name ever refers to a partial file.
+        The file is complete before it gets this name, so the name never refers to a partial file.
         """
-        # hyperd creates files that others may read.
+        # Other users of the machine may read files that hyperd creates.
         file.chmod(0o600)
         return file.replace(folder / f"{file.stem}{suffix}").name
 
     def sweep(self, folder: Path, keep: Iterable[str]) -> None:
-        """Remove all files of a folder except those to keep."""
+        """Remove the files of a folder, except the files to keep."""
         kept = set(keep)
         for file in folder.iterdir():
             if file.name not in kept:
@@ -48,12 +48,12 @@ class Files:
 
 
 def open_private(path: Path) -> BinaryIO:
-    """Open a new file to write, which other users of the machine cannot read."""
+    """Open a new file for writing; other users of the machine cannot read the file."""
     return open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def join(blocks: list[Path]) -> Path:
-    """Append all blocks to the first one, and return it; the others are removed."""
+    """Append all blocks to the first block, remove the others, and return the path of the first."""
     first, *others = blocks
     with first.open("ab") as whole:
         for block in others:
@@ -64,7 +64,7 @@ def join(blocks: list[Path]) -> Path:
 
 
 def blocks(database: Database, luid: str) -> dict[int, str]:
-    """Return the files of the blocks so far, by sequence number and in order."""
+    """Return the files of an upload's blocks by sequence number, in this order."""
     rows = database.rows(
         "SELECT sequence, file FROM upload_block WHERE upload = ? ORDER BY sequence", luid
     )
@@ -72,6 +72,6 @@ def blocks(database: Database, luid: str) -> dict[int, str]:
 
 
 def uploaded_bytes(database: Database, luid: str) -> int:
-    """Return the size of all blocks so far, in bytes."""
+    """Return the size of an upload's blocks in bytes."""
     rows = database.rows("SELECT bytes FROM upload_block WHERE upload = ?", luid)
     return sum(row["bytes"] for row in rows)

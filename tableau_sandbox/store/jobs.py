@@ -1,4 +1,4 @@
-"""Jobs, their queue, and the requests that queued them."""
+"""Store jobs, their queue, and the requests that queued jobs."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def add_job(
 
 
 def latest_jobs(database: Database, site: str, *, most: int = -1) -> list[Job]:
-    """Return the jobs of a site, newest first; all, or the first `most`."""
+    """Return the jobs of a site, newest first; at most `most` jobs, or all by default."""
     return database.records(Job, "WHERE site = ? ORDER BY number DESC LIMIT ?", site, most)
 
 
@@ -58,12 +58,12 @@ def unfinished_jobs(database: Database) -> list[Job]:
 def start_next_job(
     database: Database, *, started_at: str, choose: Callable[[], Job | None]
 ) -> Job | None:
-    """Start the queued job that `choose` returns; the queue does not change meanwhile."""
+    """Start the queued job that `choose` returns. The queue does not change during the call."""
     with database.transaction():
         job = choose()
         if job is None:
             return None
-        # The job may be newer than the time that the caller has read.
+        # The job may have been created after the time that the caller has read.
         started_at = max(started_at, job.created_at)
         sql = "UPDATE job SET status = ?, started_at = ? WHERE luid = ?"
         database.change(sql, IN_PROGRESS, started_at, job.luid)
@@ -73,7 +73,7 @@ def start_next_job(
 def finish_job(
     database: Database, luid: str, *, status: str, completed_at: str, notes: str | None = None
 ) -> bool:
-    """End a job, unless it has already ended; return whether this call ended it."""
+    """End a job that has not ended; return whether this call ended the job."""
     sql = (
         "UPDATE job SET status = ?, completed_at = ?, notes = ?"
         " WHERE luid = ? AND completed_at IS NULL"
@@ -82,13 +82,13 @@ def finish_job(
 
 
 def complete_at(database: Database, luid: str, moment: str) -> None:
-    """Move the completion of a finished job to this time, if that is later."""
+    """Move the completion of a finished job to this time if this time is later."""
     sql = "UPDATE job SET completed_at = max(completed_at, ?) WHERE luid = ?"
     database.change(sql, moment, luid)
 
 
 def first_job(database: Database, *, site: str, request_id: str, now: float) -> Job | None:
-    """Return the job of the request with this id, if it is less than 24 hours old."""
+    """Return the job that a request with this id has queued in the last 24 hours, or None."""
     found = database.records(
         Job,
         "JOIN data_request ON job = luid"

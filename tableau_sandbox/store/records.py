@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
-# From the most to the least that a user may do.
+# In descending order of rights.
 SITE_ROLES = (
     *("ServerAdministrator", "SiteAdministratorCreator", "SiteAdministratorExplorer"),
     *("Creator", "ExplorerCanPublish", "Explorer", "Viewer", "Unlicensed"),
@@ -12,21 +12,21 @@ SITE_ROLES = (
 
 
 class Record:
-    """A row of a table; its query `SELECT` may add columns of other tables."""
+    """A row of a table. The query `SELECT` may add columns of other tables."""
 
     TABLE: ClassVar[str]
     SELECT: ClassVar[str] = ""
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Self:
-        """Return the record of a row; other columns are ignored."""
+        """Return the record of a row; ignore the row's other columns."""
         names = [field.name for field in fields(cls)]  # ty: ignore[invalid-argument-type]
         return cls(**{name: row[name] for name in names})
 
 
 @dataclass(frozen=True)
 class Site(Record):
-    """A site; the default one has the content URL ""."""
+    """A site. The default site has the content URL ""."""
 
     TABLE = "site"
 
@@ -37,7 +37,7 @@ class Site(Record):
 
 @dataclass(frozen=True)
 class User(Record):
-    """A user, on every site."""
+    """A user. Every site has all users."""
 
     TABLE = "user"
 
@@ -47,7 +47,7 @@ class User(Record):
 
     @property
     def may_sign_in(self) -> bool:
-        """Whether the user has a license."""
+        """Whether the user has a license, which a sign-in requires."""
         return self.site_role != "Unlicensed"
 
     @property
@@ -74,9 +74,9 @@ class Group(Record):
 
 @dataclass(frozen=True)
 class Session:
-    """A sign-in that still lasts.
+    """A session that has not ended.
 
-    Only sessions of connected apps have scopes, and these sessions may do nothing else.
+    Only sessions of connected apps have scopes. The scopes limit what these sessions may do.
     """
 
     token_digest: str
@@ -87,9 +87,9 @@ class Session:
 
 @dataclass(frozen=True)
 class Project(Record):
-    """A project; at the top level it has no parent.
+    """A project. A project at the top level has no parent.
 
-    It counts what is in it, without what is in its child projects.
+    The counts cover only direct child projects and data sources.
     """
 
     TABLE = "project"
@@ -116,7 +116,7 @@ class Project(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Datasource(Record):
-    """A published data source: its properties, and its current content.
+    """A published data source: its properties and its current content.
 
     Flags are 0 or 1, as SQLite stores them.
     """
@@ -157,13 +157,13 @@ class Datasource(Record):
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Self:
-        """Return the record of a row, whose tags are in JSON."""
+        """Return the record of a row. In the row, the tags are JSON."""
         return super().of({**row, "tags": tuple(sorted(json.loads(row["tags"])))})
 
 
 @dataclass(frozen=True)
 class Revision(Record):
-    """An earlier or the current publish of a data source."""
+    """A current or earlier publish of a data source."""
 
     TABLE = "revision"
     SELECT = (
@@ -184,7 +184,7 @@ class Revision(Record):
 
 @dataclass(frozen=True)
 class QualityWarning(Record):
-    """A data quality warning of a data source; flags are 0 or 1."""
+    """A data quality warning of a data source. Flags are 0 or 1."""
 
     TABLE = "quality_warning"
     SELECT = (
@@ -206,7 +206,7 @@ class QualityWarning(Record):
 
 @dataclass(frozen=True)
 class ConnectionSettings(Record):
-    """Settings of a connection that were made after its data source was published."""
+    """Settings of a connection that were changed after the last publish of the data source."""
 
     TABLE = "connection_settings"
 
@@ -237,13 +237,13 @@ class Job(Record):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters of the job, in the form of its kind."""
+        """The parameters of the job; the kind of job determines their form."""
         return json.loads(self.payload)
 
 
 @dataclass(frozen=True)
 class RefreshTask(Record):
-    """The refresh of a data source by a schedule of the server, or by its own in XML."""
+    """The scheduled refresh of a data source; `times` has the task's own schedule in XML, or ""."""
 
     TABLE = "refresh_task"
 
