@@ -69,7 +69,7 @@ class Quirks:
     replace: Literal["keeps-metadata", "like-overwrite", "refused", "fails", "unknown"] = option(
         "keeps-metadata",
         "what publish mode Replace does besides replacing the data; unknown: the mode is ignored, "
-        "always before version 3.25 of the REST API",
+        "as it always is before version 3.25 of the REST API",
     )
     taken_name: Literal["in-job", "at-request"] = option(
         "in-job", "where a publish as a job fails if its name is taken; a job gives no reason"

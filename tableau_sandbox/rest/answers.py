@@ -1,4 +1,4 @@
-"""Answers in XML: the elements of the API for the records of the store."""
+"""Write answers in XML: the elements of the API for the records of the store."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ def element(
     *children: Element,
     text: str | None = None,
 ) -> Element:
-    """Return an element of an answer; attributes without a value are left out."""
+    """Return an element of an answer; omit attributes without a value."""
     made = Element(name)
     for key, value in (attributes or {}).items():
         if value is not None:
@@ -73,26 +73,26 @@ def write_reply(reply: Reply, *, rest_version: str) -> Response:
         },
         *reply.elements,
     )
-    # Clients expect the declaration at the very start, with double quotes.
+    # Clients expect the XML declaration at the very start, with double quotes.
     declaration = b'<?xml version="1.0" encoding="UTF-8"?>'
     body = declaration + ElementTree.tostring(root, encoding="utf-8")
     return Response(body, reply.status, media_type="application/xml")
 
 
 def write_error(error: RestError, *, rest_version: str) -> Response:
-    """Write a refusal in the same way."""
+    """Write a refusal as an XML document of the API."""
     summary, detail = element("summary", text=error.summary), element("detail", text=error.detail)
     written = element("error", {"code": error.code}, summary, detail)
     return write_reply(Reply(error.status, written), rest_version=rest_version)
 
 
 def megabytes(size: int) -> int:
-    """Convert bytes to whole megabytes, rounded up, as the API shows them."""
+    """Convert bytes to whole megabytes as the API shows sizes: rounded up."""
     return -(-size // _MEGABYTE)
 
 
 def site_element(site: Site, *, revision_limit: int | None) -> Element:
-    """Return the element of a site; without a limit, it keeps no revisions."""
+    """Return the element of a site. Without a revision limit, the site keeps no revisions."""
     return element(
         "site",
         {
@@ -116,7 +116,7 @@ def user_element(user: User) -> Element:
 
 
 def owner_element(luid: str, name: str) -> Element:
-    """Return the element of the user who owns something."""
+    """Return the element of an object's owner."""
     return element("owner", {"id": luid, "name": name, "fullName": name})
 
 
@@ -126,7 +126,8 @@ def project_element(project: Project) -> Element:
         "projectCount": project.children,
         "workbookCount": 0,
         "viewCount": 0,
-        # Clients request the first spelling. Tableau's own client reads the second.
+        # Clients request the first spelling of this count. Tableau's own client reads the second
+        # spelling.
         "datasourceCount": project.datasources,
         "dataSourceCount": project.datasources,
     }
@@ -167,7 +168,7 @@ def datasource_element(datasource: Datasource, *, base_url: str) -> Element:
             "hasExtracts": bool(datasource.has_extracts),
             "isPublished": True,
             "useRemoteQueryAgent": bool(datasource.use_remote_query_agent),
-            # There are clients that print this address after a publish, and fail without it.
+            # Some clients print this address after a publish, and fail if the address is missing.
             "webpageUrl": f"{base_url}/datasources/{datasource.luid}",
         },
         element("project", {"id": datasource.project, "name": datasource.project_name}),
@@ -177,12 +178,12 @@ def datasource_element(datasource: Datasource, *, base_url: str) -> Element:
 
 
 def tags_element(labels: tuple[str, ...]) -> Element:
-    """Return the element of a list of tags."""
+    """Return the element of a data source's tags."""
     return element("tags", None, *(element("tag", {"label": label}) for label in labels))
 
 
 def revision_element(revision: Revision, *, current: int) -> Element:
-    """Return the element of a revision, current or earlier."""
+    """Return the element of the current revision or an earlier one."""
     return element(
         "revision",
         {
@@ -197,7 +198,7 @@ def revision_element(revision: Revision, *, current: int) -> Element:
 
 
 def connection_element(datasource: Datasource, settings: ConnectionSettings) -> Element:
-    """Return the element of the one connection of a data source."""
+    """Return the element of a data source's only connection."""
     return element(
         "connection",
         {
@@ -221,12 +222,14 @@ def job_element(
     progress: bool = True,
     has_error_note: bool = False,
 ) -> Element:
-    """Return the element of a job. Clients recognize an unfinished job by its lack of an end.
+    """Return the element of a job. Until the job ends, the element has no time of completion.
+
+    Clients recognize an unfinished job by the missing time.
 
     Args:
-        early_finish_code: the finish code that it has before it ends; None for none.
+        early_finish_code: the finish code before the job ends; None for no finish code.
         progress: whether the element has the attribute `progress`.
-        has_error_note: whether a note, and not the finish code, shows that it failed.
+        has_error_note: whether a note shows that the job failed, in place of the finish code.
     """
     done = 100 if job.completed_at else 0
     code = _FINISH_CODES.get(job.status, early_finish_code)
@@ -292,7 +295,7 @@ def quality_warning_element(warning: QualityWarning) -> Element:
 
 
 def background_job_element(job: Job, *, word: str, title: str | None) -> Element:
-    """Return the element of a job in a list, with the word for its kind."""
+    """Return the element of a job in a list; `word` names the kind of job."""
     return element(
         "backgroundJob",
         {
@@ -319,9 +322,9 @@ def permissions_element(
 
     Args:
         thing: the project or the data source.
-        rules: its rules.
+        rules: the rules that count for it.
         groups: the LUIDs of all groups; other grantees are users.
-        parent: the LUID of the project whose rules these are, if it locks those of `thing`.
+        parent: the LUID of the project whose rules count, if that project locks permissions.
     """
     name = "project" if isinstance(thing, Project) else "datasource"
     owner = element("owner", {"id": thing.owner})

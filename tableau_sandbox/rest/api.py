@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class RestApi:
-    """Answers everything under `/api`."""
+    """Answers all requests under `/api`."""
 
     def __init__(self, services: Services, routes: tuple[Route, ...]):
         self._services = services
@@ -32,7 +32,8 @@ class RestApi:
         stream = request.stream()
         try:
             answer = await self._answer(request, stream)
-            # A client that is still sending would see an early answer as a broken connection.
+            # If the client is still sending, an early answer looks like a broken connection to the
+            # client.
             async for _ in stream:
                 pass
         except ClientDisconnect:
@@ -46,7 +47,7 @@ class RestApi:
         except RestError as error:
             return write_error(error, rest_version=version)
         except ClientDisconnect:
-            # No client is left to answer.
+            # The client has gone, so write no answer.
             raise
         except Exception:
             _logger.exception("%s failed", request.method)
@@ -65,7 +66,8 @@ class RestApi:
         )
         session = None
         if route.signed_in:
-            # This comes before the body: without a session, no client may write to the disk.
+            # Authenticate before reading the body: without a session, no client may write to the
+            # disk.
             session = await self._services.in_thread(self._authenticate, request, path.get("site"))
             _check_scopes(session, route)
         body, attachment = await self._read_body(request, stream, route)
@@ -82,11 +84,11 @@ class RestApi:
             return await self._services.in_thread(self._call, route, call)
         finally:
             if attachment:
-                # A handler that keeps the file has moved it.
+                # If the handler keeps the file, it has already moved the file.
                 attachment.path.unlink(missing_ok=True)
 
     def _call(self, route: Route, call: Call) -> Reply | Response:
-        # Late stamps that are due must be visible at once, even if the worker is busy.
+        # Due late stamps must be visible at once, even if the worker is busy.
         self._services.apply_late_stamps()
         return route.handler(self._services, call)
 
@@ -125,7 +127,7 @@ class RestApi:
 def _check_scopes(session: Session, route: Route) -> None:
     if not session.scopes or not route.scopes or scopes_allow(session.scopes, route.scopes):
         return
-    # Servers do not say what is missing, but users of a sandbox need to know.
+    # Servers do not reveal the missing scope, but users of a sandbox need to know it.
     needed = " or ".join(route.scopes)
     _logger.warning("%s %s: the connected app needs %s", route.method, route.pattern, needed)
     raise refusal("401002", "Invalid authentication credentials were provided.")

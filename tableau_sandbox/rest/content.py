@@ -1,4 +1,4 @@
-"""Download the content of a data source and its earlier revisions, with or without its data."""
+"""Download the current or earlier content of a data source, with or without its data."""
 
 import io
 import re
@@ -22,9 +22,9 @@ _BINARY = "application/octet-stream"
 
 
 def download_datasource(services: Services, call: Call) -> Response:
-    """Return a `.tdsx`, without its extract if `includeExtract` is false."""
+    """Return a `.tdsx`; without the extract if the query parameter `includeExtract` is false."""
     include_extract = call.flag("includeExtract", default=True)
-    # The lock keeps the file of the row from being removed before it is opened.
+    # The lock prevents the removal of the file between reading its name and opening it.
     with services.database.lock:
         datasource = find_datasource(services, call, to=DOWNLOAD)
         return content_response(services, datasource, include_extract=include_extract)
@@ -42,12 +42,12 @@ def content_response(
     The caller must hold the lock of the database.
     """
     content, name = earlier or datasource, file_name(datasource.name)
-    # What was published without data has no package.
+    # A model that was published without data has no package.
     if not content.hyper_file:
         return Response(content.tds, headers=_headers(f"{name}.tds"), media_type=_BINARY)
     model = f"{file_name(datasource.content_url)}.tds"
     members: list[tuple[str, BinaryIO]] = [(model, io.BytesIO(content.tds))]
-    # The data of a published .hyper file are no extract, so they may stay in the package.
+    # The data of a published .hyper file are not an extract, so they may stay in the package.
     stays = services.options.download_without_extract == "tdsx-with-data"
     if include_extract or (stays and not datasource.has_extracts):
         file = services.files.content / content.hyper_file
@@ -62,9 +62,9 @@ async def _streamed(services: Services, pieces: Iterator[bytes]) -> AsyncIterato
 
 
 def _headers(filename: str) -> dict[str, str]:
-    # Headers are encoded as Latin-1; this sends the bytes of UTF-8.
+    # The web framework encodes headers as Latin-1. With this string, it sends UTF-8.
     on_the_wire = filename.encode().decode("latin-1")
-    # Servers write no type here either, and clients take the suffix of the file from this header.
+    # Real servers write no type here either. Clients take the file's suffix from this header.
     return {"Content-Disposition": f'name="tableau_datasource"; filename="{on_the_wire}"'}
 
 
@@ -80,7 +80,7 @@ def query_revisions(services: Services, call: Call) -> Reply:
 
 
 def download_revision(services: Services, call: Call) -> Response:
-    """Download an earlier revision; for the current one, clients download the data source."""
+    """Download an earlier revision. To get the current one, clients download the data source."""
     include_extract = call.flag("includeExtract", default=True)
     with services.database.lock:
         datasource = _own_datasource(services, call)
@@ -96,7 +96,7 @@ def download_revision(services: Services, call: Call) -> Response:
 
 
 def _own_datasource(services: Services, call: Call) -> Datasource:
-    # A history belongs to those who may add to it.
+    # Only users who may add revisions may see them.
     datasource = find_datasource(services, call, to=WRITE)
     if not services.options.revisions:
         raise refusal("403053", "The site keeps no revisions of its content.")

@@ -31,7 +31,7 @@ from tableau_sandbox.services import Services
 from tableau_sandbox.store.records import ConnectionSettings, Datasource, Project, User
 
 _LONGEST_TAG = 200
-# The operators of each field are those of Tableau's page on filters.
+# Tableau's page on filters lists these operators of each field.
 _FIELDS: dict[str, lists.Field[Datasource]] = {
     "name": lists.text_field(lambda datasource: datasource.name),
     "projectName": lists.text_field(lambda datasource: datasource.project_name, any_case=True),
@@ -112,11 +112,11 @@ def find_datasource(
     unknown: str = "404004",
     refused: str = "403004",
 ) -> Datasource:
-    """Return the data source that the path names, for a user who has the capability `to`.
+    """Return the data source that the path names, if the user has the capability `to`.
 
     Raises:
-        RestError: there is none (`unknown`), or the user may not see it, or lacks the capability
-            (`refused`).
+        RestError: with the code `unknown`, the data source does not exist; with 403004, the user
+            may not see it; with the code `refused`, the user lacks the capability.
     """
     luid = call.path["datasource"]
     found = services.known(Datasource, luid, site=call.site.luid, code=unknown)
@@ -134,7 +134,7 @@ def find_datasource(
 def _check_may_manage(
     services: Services, call: Call, *, old: Datasource, changed: Datasource
 ) -> None:
-    """Refuse a move, a new owner or a certification by a user who may only write."""
+    """Refuse a move, a new owner or a certification if the user lacks the additional rights."""
     database, user = services.database, call.user
     if changed.project != old.project:
         access.check_may(database, access.MOVE, user=user, thing=old, code="403032")
@@ -171,10 +171,10 @@ def _changed(services: Services, call: Call, *, old: Datasource, request: Elemen
 
 
 def add_tags(services: Services, call: Call) -> Reply:
-    """Add tags to a data source; its other tags stay."""
+    """Add tags to a data source, and keep its other tags."""
     tags = parse_request(call.body, "tags").findall("tag")
     labels = [label for tag in tags for label in _labels(tag.get("label", ""))]
-    # An empty list adds nothing, and is no error.
+    # An empty list adds no tags, and is not an error.
     if (tags and not labels) or any(len(label) > _LONGEST_TAG for label in labels):
         raise refusal("400075", f"A tag must have 1 to {_LONGEST_TAG} characters.")
     with services.database.transaction():
@@ -188,7 +188,7 @@ def add_tags(services: Services, call: Call) -> Reply:
 
 
 def delete_tag(services: Services, call: Call) -> Response:
-    """Remove one tag."""
+    """Remove one tag from a data source."""
     with services.database.transaction():
         datasource = find_datasource(services, call, to=access.WRITE)
         label = call.path["label"]
@@ -205,21 +205,21 @@ def _move_stamp(services: Services, datasource: Datasource) -> None:
 
 
 def _labels(text: str) -> list[str]:
-    """Split an attribute into labels: one in double quotes, others at spaces and commas."""
+    """Split an attribute into labels at spaces and commas. Text in double quotes is one label."""
     if len(text) > 1 and text.startswith('"') and text.endswith('"'):
         return [text[1:-1]] if text[1:-1].strip() else []
     return [label for label in re.split(r"[\s,]+", text) if label]
 
 
 def query_connections(services: Services, call: Call) -> Reply:
-    """List the connections of a data source, which always has one."""
+    """List the connections of a data source. Every data source has exactly one."""
     datasource = find_datasource(services, call, unknown="404011")
     settings = _settings(services, datasource)
     return Reply(200, element("connections", None, connection_element(datasource, settings)))
 
 
 def update_connection(services: Services, call: Call) -> Reply:
-    """Set the values that the request names; a password is accepted but not stored."""
+    """Change the settings in the request. A password is accepted but not stored."""
     request = parse_request(call.body, "connection")
     with services.database.transaction():
         datasource = find_datasource(services, call, to=access.WRITE, unknown="404011")
@@ -240,16 +240,16 @@ def update_connection(services: Services, call: Call) -> Reply:
 
 
 def _settings(services: Services, datasource: Datasource) -> ConnectionSettings:
-    """Return the settings that were made since the last publish."""
+    """Return the settings that users have changed since the last publish."""
     found = services.database.find(ConnectionSettings, datasource=datasource.luid)
     return found or ConnectionSettings()
 
 
 def check_connection(call: Call, datasource: Datasource) -> None:
-    """Refuse a path that names another connection than the one of a data source.
+    """Refuse a path with a connection that does not belong to the data source.
 
     Raises:
-        RestError: 404020, it does.
+        RestError: 404020, the path names another connection.
     """
     connection = call.path.get("connection", datasource.connection)
     if connection != datasource.connection:
@@ -265,7 +265,7 @@ def _port(request: Element, default: str) -> str:
 
 def refresh_datasource(services: Services, call: Call) -> Reply:
     """Queue the refresh of an extract."""
-    # Older clients send no body, and others an empty request.
+    # Older clients send no body. Other clients send an empty request.
     if call.body.strip():
         optional_request(call.body, "extractRefresh")
     datasource = find_datasource(services, call, to=access.REFRESH)
@@ -278,7 +278,7 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     job = queue_refresh(services, datasource, user=call.user.luid)
     if job is None:
         raise refusal("409093", f"A refresh of '{datasource.name}' is already queued.")
-    # Unlike others that queue a job, this call is answered without its progress.
+    # Other calls that queue a job answer with its progress; the answer to this call has none.
     return accepted(services, job, progress=False)
 
 

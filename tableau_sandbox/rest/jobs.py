@@ -28,7 +28,7 @@ _FIELDS: dict[str, Field[Job]] = {
 
 
 def query_jobs(services: Services, call: Call) -> Reply:
-    """List the jobs of a site, newest first; for administrators only."""
+    """List the jobs of a site, newest first. Only administrators may list jobs."""
     if not call.user.is_admin:
         raise refusal("403004", "Only administrators may list the jobs of a site.")
     options = services.options
@@ -46,12 +46,12 @@ def query_jobs(services: Services, call: Call) -> Reply:
 
 
 def get_job(services: Services, call: Call) -> Reply:
-    """Return one job, to administrators and perhaps to its user."""
+    """Return one job to an administrator or, depending on the quirk `job_access`, to its user."""
     return _reply(services, _job(services, call), status=200)
 
 
 def accepted(services: Services, job: Job, *, progress: bool = True) -> Reply:
-    """Return the answer to a request that has queued a job, perhaps with its progress."""
+    """Return the answer to a request that has queued a job, with the job's progress if wanted."""
     return _reply(services, job, status=202, progress=progress)
 
 
@@ -67,7 +67,7 @@ def _reply(services: Services, job: Job, *, status: int, progress: bool = True) 
 
 def cancel_job(services: Services, call: Call) -> Response:
     """Cancel a job that has not taken effect yet."""
-    # The status must not change between the check and the cancellation.
+    # Hold the lock: the job's status must not change between the check and the cancellation.
     with services.database.transaction():
         job = _job(services, call)
         cancelled = jobs.finish_job(
@@ -79,7 +79,7 @@ def cancel_job(services: Services, call: Call) -> Response:
         )
     if not cancelled:
         raise refusal("403091", f"The job '{job.luid}' is already complete.")
-    # Once a job has started, the worker cleans up, because it may still read the files.
+    # If a job has started, the worker removes its files, because it may still read them.
     if job.status == jobs.PENDING:
         KINDS[job.kind].clean_up(services, job)
     return Response(status_code=200)
@@ -87,7 +87,7 @@ def cancel_job(services: Services, call: Call) -> Response:
 
 def _job(services: Services, call: Call) -> Job:
     luid, allowed = call.path["job"], services.options.job_access
-    # A user who may not ask for jobs gets this answer even if there is no such job.
+    # A user without the right to query jobs gets this answer even if the job does not exist.
     if allowed != "own-jobs" and not call.user.is_admin:
         if allowed == "session-lost":
             raise RestError("401002", "Unauthorized Access", "Invalid authentication credentials.")
@@ -104,6 +104,6 @@ _JOBS, _JOB = "sites/{site}/jobs", "sites/{site}/jobs/{job}"
 ROUTES = (
     Route("GET", _JOBS, query_jobs, ("tableau:jobs:read",)),
     Route("GET", _JOB, get_job, ("tableau:jobs:read",)),
-    # No copy of Tableau's list at hand names this scope; clients that cancel jobs ask for it.
+    # The lists of scopes at hand do not name this scope, but clients that cancel jobs request it.
     Route("PUT", _JOB, cancel_job, ("tableau:jobs:update",)),
 )

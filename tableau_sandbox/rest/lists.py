@@ -1,4 +1,4 @@
-"""Lists in the form of the API: filtered, sorted, and page by page."""
+"""Answer list queries as the API does: filtered, sorted, and page by page."""
 
 import operator
 import re
@@ -14,7 +14,7 @@ from tableau_sandbox.rest.answers import Reply, element
 from tableau_sandbox.services import Services
 
 _LARGEST_PAGE = 1000
-# Later than all stamps.
+# In the order of texts, this is later than all stamps.
 _ALL = "9"
 _COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
 _T = TypeVar("_T")
@@ -25,10 +25,10 @@ class Field(Generic[_T]):
     """A field by which a list can be filtered and sorted.
 
     Attributes:
-        read: returns its values for one item: several for tags, none if the item lacks it.
-        operators: the operators that it supports.
+        read: returns the values of an item: several for tags, none if the item lacks the field.
+        operators: the operators that the field supports.
         any_case: whether equality ignores case.
-        parse: converts values for comparison; a ValueError refuses a filter.
+        parse: converts values for comparison; if it raises a ValueError, the filter is refused.
     """
 
     read: Callable[[_T], Sequence[str]]
@@ -37,7 +37,7 @@ class Field(Generic[_T]):
     parse: Callable[[str], Any] = str
 
     def values(self, item: _T) -> list[Any]:
-        """Return its values for one item, converted for comparison."""
+        """Return the values of one item, converted for comparison."""
         return [self.parse(value) for value in self.read(item)]
 
 
@@ -47,22 +47,22 @@ def text_field(
     any_case: bool = False,
     operators: Collection[str] = ("eq", "in"),
 ) -> Field[_T]:
-    """Return a field with a text for each item, or None."""
+    """Return a field for text; `read` returns the text of an item, or None."""
     return Field(_one(read), operators, any_case)
 
 
 def flag_field(read: Callable[[_T], bool]) -> Field[_T]:
-    """Return a field that is true or false for each item."""
+    """Return a field for flags; `read` returns the flag of an item."""
     return Field(lambda item: (str(read(item)).lower(),), ("eq",), parse=_flag)
 
 
 def time_field(read: Callable[[_T], str | None]) -> Field[_T]:
-    """Return a field with a time for each item, or None."""
+    """Return a field for times; `read` returns the time of an item, or None."""
     return Field(_one(read), _COMPARISONS, parse=_moment)
 
 
 def number_field(read: Callable[[_T], int]) -> Field[_T]:
-    """Return a field with a whole number for each item."""
+    """Return a field for whole numbers; `read` returns the number of an item."""
     return Field(lambda item: (str(read(item)),), _COMPARISONS, parse=int)
 
 
@@ -88,7 +88,7 @@ def _moment(text: str) -> datetime:
 
 
 def listed_since(services: Services) -> str:
-    """Return the time up to which lists show what was created."""
+    """Return the time up to which lists show objects; lists omit objects created later."""
     lag = services.options.index_lag_seconds
     return stamp(services.clock() - timedelta(seconds=lag)) if lag else _ALL
 
@@ -101,7 +101,7 @@ def list_page(
     write: Callable[[_T], Element],
     fields: Mapping[str, Field[_T]] | None = None,
 ) -> Reply:
-    """Return the answer to a list query: `pagination`, and the list called `name`.
+    """Return the answer to a list query: the elements `pagination` and `name`.
 
     Args:
         items: all items, in their usual order.
@@ -111,7 +111,7 @@ def list_page(
         fields: the fields by which the list can be filtered and sorted.
 
     Raises:
-        RestError: 400006, 400007, 403014, 400065: the page, its size, the filter or the order are
+        RestError: 400006, 400007, 403014 or 400065: the page, its size, the filter or the order is
             invalid.
     """
     fields = fields or {}
@@ -145,8 +145,8 @@ def _integer(text: str, *, code: str, what: str) -> int:
 def _split(text: str) -> list[str]:
     """Split a filter into its clauses, at commas outside the brackets of a list.
 
-    This reads each character once; a regular expression with a lookahead would take seconds for
-    many commas.
+    This reads each character once. A regular expression with a lookahead would take seconds for
+    a text of many commas.
     """
     clauses, begin, inside = [], 0, False
     for mark in re.finditer(r"[\[\],]", text):
@@ -158,7 +158,7 @@ def _split(text: str) -> list[str]:
     if not text:
         return []
     rest = text[begin:]
-    # A bracket that is never closed begins no list.
+    # A bracket without a closing bracket does not begin a list.
     return [*clauses, *(rest.split(",") if inside else [rest])]
 
 
@@ -184,7 +184,10 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
 
 
 def _order(text: str, *, fields: Mapping[str, Field[_T]]) -> list[tuple[Field[_T], bool]]:
-    """Return what to sort by, last key first, because sorting is stable."""
+    """Return the fields to sort by and whether to descend; the last key comes first.
+
+    The caller sorts by one field after another, and sorting is stable.
+    """
     order = []
     for part in filter(None, text.split(",")):
         name, _, direction = part.partition(":")
@@ -199,10 +202,10 @@ def _listed(found: str, wanted: str) -> bool:
 
 
 def _matches(found: str, pattern: str) -> bool:
-    """Whether a text is that of a filter, in which each asterisk stands for any text."""
+    """Whether a text matches a pattern, in which each asterisk stands for any text."""
     first, *others = pattern.split("*")
     *middle, last = others
-    # Look for the parts one after another: a regular expression may take seconds for this.
+    # Search the parts one after another, because a regular expression could take seconds.
     begin, end = len(first), len(found) - len(last)
     if begin > end or not (found.startswith(first) and found.endswith(last)):
         return False

@@ -1,4 +1,4 @@
-"""Answers of the Metadata API, and to requests for workbooks; a sandbox has no workbooks."""
+"""Answer the Metadata API, and requests for workbooks; a sandbox has no workbooks."""
 
 import re
 from typing import Any
@@ -27,7 +27,7 @@ _DATASOURCES = re.compile(
 
 
 def query_workbooks(services: Services, call: Call) -> Reply:
-    """Return an empty page."""
+    """Return an empty page of workbooks."""
     nothing: list[str] = []
     return list_page(nothing, call.query, name="workbooks", write=element, fields=_FIELDS)
 
@@ -52,7 +52,7 @@ def query_metadata(services: Services, call: Call) -> Response:
 
 
 def _datasources(services: Services, call: Call, luids: Any) -> list[dict[str, str]]:
-    """Return the data sources with these LUIDs; their ids here are not their LUIDs."""
+    """Return the data sources with these LUIDs. The ids in this answer differ from the LUIDs."""
     decision = access.access_to(services.database, call.site.luid)
     return [
         {"id": str(uuid5(NAMESPACE_OID, each.luid)), "luid": each.luid, "name": each.name}

@@ -1,4 +1,4 @@
-"""The permission rules of projects and data sources, as the REST API shows and changes them."""
+"""Show and change the permission rules of projects and data sources by the REST API."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from tableau_sandbox.store.records import Datasource, Group, Project, User
 
 @dataclass(frozen=True)
 class _Resource:
-    """What permissions can be asked about.
+    """A kind of object with permission rules.
 
     Attributes:
-        path: its path; its permissions are below this path.
-        subject: what its rules are about.
+        path: the path of the permissions.
+        subject: the subject of the rules.
         find: returns the project or the data source of a call.
-        capabilities: those that its rules may be about.
-        manage: the capability to see and to change its rules.
+        capabilities: the capabilities for which rules are possible.
+        manage: the capability that a user needs to see and change the rules.
     """
 
     path: str
@@ -37,11 +37,11 @@ class _Resource:
     manage: str
 
     def query(self, services: Services, call: Call) -> Reply:
-        """Return the rules that count."""
+        """Return the rules that count for the object."""
         return Reply(200, self._written(services, self._found(services, call)))
 
     def add(self, services: Services, call: Call) -> Reply:
-        """Add rules; what a grantee was allowed or denied before stays so."""
+        """Add rules. An earlier rule about the same grantee and capability stays as it is."""
         request = parse_request(call.body, "permissions")
         with services.database.transaction():
             thing = self._found(services, call)
@@ -64,7 +64,7 @@ class _Resource:
         return Response(status_code=204)
 
     def routes(self) -> Iterator[Route]:
-        """Return the methods of its permissions."""
+        """Yield the routes of the object's permissions."""
         rule = f"{self.path}/{{grantees}}/{{grantee}}/{{capability}}/{{mode}}"
         yield Route("GET", self.path, self.query, ("tableau:permissions:read",))
         yield Route("PUT", self.path, self.add, ("tableau:permissions:update",))
@@ -112,7 +112,7 @@ def _governing(services: Services, rules: RuleSet, thing: Project | Datasource) 
 
 
 def _check_named(request: Element, thing: Project | Datasource) -> None:
-    """Refuse a request that names another object than its path; it need not name any."""
+    """Refuse a request that names an object other than the object in its path."""
     kind = "project" if isinstance(thing, Project) else "datasource"
     for child in request:
         if child.tag not in (kind, "granteeCapabilities"):
@@ -132,7 +132,7 @@ def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> N
 
 _PROJECT = "sites/{site}/projects/{project}"
 _DATASOURCE = "sites/{site}/datasources/{datasource}"
-# What the data sources to come in a project begin with.
+# The path of the rules that a project's future data sources begin with.
 _DEFAULTS = f"{_PROJECT}/default-permissions/datasources"
 _OF_PROJECT, _OF_DATASOURCE = access.OF_PROJECTS, access.OF_DATASOURCES
 _MANAGE = access.CHANGE_PERMISSIONS

@@ -32,7 +32,7 @@ def query_projects(services: Services, call: Call) -> Reply:
     seen = [
         each
         for each in decision.projects.values()
-        # The default project is as old as the site.
+        # The default project was created with the site.
         if (each.created_at <= until or each.luid == default)
         and decision.may(call.user, access.READ, each)
     ]
@@ -40,7 +40,7 @@ def query_projects(services: Services, call: Call) -> Reply:
 
 
 def create_project(services: Services, call: Call) -> Reply:
-    """Create a project, at the top level or inside another one."""
+    """Create a project at the top level or inside another project."""
     request = parse_request(call.body, "project")
     with services.database.transaction():
         parent = _parent(services, call, request.get("parentProjectId", ""))
@@ -57,14 +57,15 @@ def create_project(services: Services, call: Call) -> Reply:
         )
         _check_name_is_free(services, project)
         services.database.save("project", vars(project))
-        # A new project begins with the rules of its parent or, at the top, of the default project.
+        # A new project starts with its parent's rules or, at the top level, the default project's
+        # rules.
         template = parent or default_project_luid(call.site.luid)
         access.give_project_rules(services.database, project, template=template)
         return _reply(services, project.luid, status=201)
 
 
 def update_project(services: Services, call: Call) -> Reply:
-    """Change what the request names; an empty request only returns the project."""
+    """Change the attributes in the request. An empty request only returns the project."""
     request = parse_request(call.body, "project")
     with services.database.transaction():
         project = find_project(services, call)
@@ -80,7 +81,7 @@ def update_project(services: Services, call: Call) -> Reply:
 
 
 def delete_project(services: Services, call: Call) -> Response:
-    """Delete a project with its content."""
+    """Delete a project and its content."""
     project = find_project(services, call)
     if project.luid == default_project_luid(call.site.luid):
         raise refusal("403003", "The default project cannot be deleted.")
@@ -91,7 +92,7 @@ def delete_project(services: Services, call: Call) -> Response:
 
 
 def _reply(services: Services, luid: str, *, status: int) -> Reply:
-    # It is read again for the name of its owner and for what is in it.
+    # Read the record again: the name of the owner and the counts come from other tables.
     (stored,) = services.database.all(Project, luid=luid)
     return Reply(status, project_element(stored))
 
@@ -127,7 +128,7 @@ def find_project(services: Services, call: Call) -> Project:
     """Return the project that the path names.
 
     Raises:
-        RestError: 404005, there is none; 403004, the user may not see it.
+        RestError: 404005, the project does not exist; 403004, the user may not see it.
     """
     project = services.known(Project, call.path["project"], site=call.site.luid, code="404005")
     access.check_may(services.database, access.READ, user=call.user, thing=project, code="403004")
@@ -159,7 +160,7 @@ def _check_name_is_free(services: Services, project: Project) -> None:
 
 
 def _place(project: Project) -> tuple[str | None, str]:
-    """Return what decides which rules count in a project."""
+    """Return the values that determine which rules count in a project."""
     return project.parent, project.content_permissions
 
 
@@ -179,7 +180,7 @@ def _check_may_change(services: Services, call: Call, *, old: Project, changed: 
 
 
 def _check_leads(services: Services, call: Call, project: Project | None) -> None:
-    """Refuse users who do not lead a project; None is the top of the site."""
+    """Check that the user leads the project or, at the top level (None), is an administrator."""
     if project is not None:
         access.check_may(
             services.database, access.PROJECT_LEADER, user=call.user, thing=project, code="403004"

@@ -74,7 +74,7 @@ def _publication(services: Services, call: Call) -> Publication:
 
 
 def _use_remote_query_agent(request: Element) -> bool:
-    # There is a client in use that sends "none" for what it does not know.
+    # One client in use sends "none" if it does not know the value.
     if request.get("useRemoteQueryAgent", "").lower() == "none":
         return False
     return flag_attribute(request, "useRemoteQueryAgent", default=False)
@@ -110,7 +110,7 @@ def _file_type(call: Call) -> str:
 def _take_file(services: Services, call: Call) -> Path:
     if call.attachment is None:
         return consume_upload(services, call, call.query["uploadSessionId"])
-    # Renamed, because the file of an attachment is removed at the end of its request.
+    # Rename the file, because the API removes the attachment at the end of the request.
     return call.attachment.path.replace(services.files.new_incoming())
 
 

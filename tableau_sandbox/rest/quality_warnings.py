@@ -1,4 +1,4 @@
-"""Data quality warnings of data sources."""
+"""List, add and delete data quality warnings of data sources."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def query_warnings(services: Services, call: Call) -> Reply:
 
 
 def add_warning(services: Services, call: Call) -> Reply:
-    """Add a warning; a data source has one of each type at most."""
+    """Add a warning. A data source has at most one warning of each type."""
     _check_licensed(services)
     request = parse_request(call.body, "dataQualityWarning")
     now = services.now()
@@ -71,13 +71,13 @@ def delete_warning(services: Services, call: Call) -> Response:
 
 def _check_licensed(services: Services) -> None:
     if not services.options.data_management:
-        # Tableau documents no code for a missing license; this one is for disabled features.
+        # Tableau documents no code for a missing license. This code is for disabled features.
         raise refusal("403157", "The feature is disabled: it needs Data Management.")
 
 
 _WARNINGS = "sites/{site}/dataQualityWarnings"
 _OF_DATASOURCE = f"{_WARNINGS}/datasource/{{datasource}}"
-# Tableau's list of scopes seems to have none for warnings; these have the form of the others.
+# Tableau's list of scopes seems to have no scopes for warnings. These names follow the list's form.
 _SCOPE = "tableau:data_quality_warnings"
 ROUTES = (
     Route("GET", _OF_DATASOURCE, query_warnings, (f"{_SCOPE}:read",)),

@@ -1,4 +1,4 @@
-"""Read requests: XML safely, multipart bodies as streams, and the values that handlers need."""
+"""Parse requests: XML safely, multipart bodies as streams, and the values that handlers need."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -26,10 +26,10 @@ _NAMESPACE = "{http://tableau.com/api}"
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file that came with a request, stored where its handler can use it.
+    """A file from a request, stored where the handler can use it.
 
     Attributes:
-        filename: the client's file name, of which only the suffix is used.
+        filename: the client's file name; handlers use only its suffix.
         path: the path of the stored file.
         size: in bytes.
     """
@@ -44,13 +44,13 @@ class Call:
     """A parsed request.
 
     Attributes:
-        path: the variable parts of the path, by name, decoded.
-        query: the query parameters; the last one counts.
+        path: the decoded variable parts of the path, by name.
+        query: the query parameters; of repeated parameters, the last one counts.
         body: the body, or the `request_payload` part of a multipart body.
         attachment: the file part of a multipart body.
-        headers: the headers, their names in any case of letters.
+        headers: the headers; their names ignore case.
         base_url: the URL by which the client reaches the sandbox.
-        session: the session of the request; None only where no sign-in is required.
+        opened: the session of the request; None only if the route requires no sign-in.
     """
 
     path: Mapping[str, str]
@@ -66,7 +66,7 @@ class Call:
         """The session of the request.
 
         Raises:
-            RestError: 401000, it has no session.
+            RestError: 401000, the request has no session.
         """
         if self.opened is None:
             raise refusal("401000", "No authentication credentials were provided.")
@@ -86,7 +86,7 @@ class Call:
         """Return a query parameter that is true or false.
 
         Raises:
-            RestError: 400008, it is neither.
+            RestError: 400008, the parameter is neither true nor false.
         """
         value = self.query.get(name, str(default)).lower()
         if value not in ("true", "false"):
@@ -98,7 +98,7 @@ def parse_request(body: bytes, child: str) -> Element:
     """Return the element `child` of a request, with names without namespaces.
 
     Raises:
-        RestError: 400000, the body is not such a request.
+        RestError: 400000, the body is not a request with this element.
     """
     found = optional_request(body, child)
     if found is None:
@@ -107,12 +107,12 @@ def parse_request(body: bytes, child: str) -> Element:
 
 
 def optional_request(body: bytes, child: str) -> Element | None:
-    """Return the element `child` of a request as `parse_request` does, or None if it is empty.
+    """Return the element `child` of a request, as `parse_request` does; None for an empty request.
 
     Raises:
-        RestError: 400000, the body is not such a request.
+        RestError: 400000, the body is not an empty request or a request with this element.
     """
-    # Some clients send no content type, and some a wrong one.
+    # Ignore the content type: some clients send none, and some send a wrong type.
     root = _xml_tree(body.lstrip(b"\xef\xbb\xbf \t\r\n"))
     if root.tag != "tsRequest":
         raise malformed(f"The request begins with '{root.tag}' instead of 'tsRequest'.")
@@ -140,7 +140,7 @@ def flag_attribute(element: Element, name: str, *, default: bool) -> bool:
     """Return an attribute that is true or false.
 
     Raises:
-        RestError: 400000, it is neither.
+        RestError: 400000, the attribute is neither true nor false.
     """
     value = element.get(name, str(default)).lower()
     if value not in ("true", "false"):
@@ -152,7 +152,7 @@ def name_attribute(element: Element) -> str:
     """Return the attribute `name` of an object.
 
     Raises:
-        RestError: 400000, it is missing, blank or longer than 255 characters.
+        RestError: 400000, the name is missing, blank or longer than 255 characters.
     """
     name = element.get("name", "")
     if not name.strip():
@@ -171,15 +171,15 @@ async def read_multipart(
         stream: the body.
         content_type: the content type of the body; it contains the boundary.
         file_part: the name of the part with the file.
-        path: where to write that file; it is removed if the request is refused.
+        path: where to store that file; a refusal of the request removes the file.
 
     Raises:
-        RestError: 400000 for a body that is incomplete, not `multipart/mixed` or without a payload,
-            400010 for two files, 400016 for a file above 64 MB.
+        RestError: 400000, the body is incomplete, is not `multipart/mixed` or has no payload;
+            400010, it has two files; 400016, the file is larger than 64 MB.
     """
     kind, parameters = parse_options_header(content_type)
-    # Forms of browsers, and of many HTTP libraries by default, are `multipart/form-data`; Tableau's
-    # REST API reference asks for this type.
+    # Tableau's REST API reference requires this type. Browser forms, and many HTTP libraries by
+    # default, send `multipart/form-data`.
     if kind != b"multipart/mixed" or not parameters.get(b"boundary"):
         raise malformed("The request is not 'multipart/mixed', or names no boundary.")
     try:
@@ -204,7 +204,7 @@ async def read_multipart(
 
 
 class _Reader:
-    """Collects the parts that the parser finds."""
+    """Collects the parts that the multipart parser finds."""
 
     def __init__(self, file: BinaryIO, *, file_part: str):
         self.payload = bytearray()
@@ -242,7 +242,7 @@ class _Reader:
             self._disposition = value.decode("latin-1")
 
     def _end_headers(self) -> None:
-        # Some clients omit the type, so that the header begins with its first parameter.
+        # Some clients omit the disposition's type, so the header begins with its first parameter.
         _, parameters = parse_options_header(f"part; {self._disposition}")
         self._name = parameters.get(b"name", b"").decode("latin-1").strip()
         if self._name not in (PAYLOAD, self._file_part):

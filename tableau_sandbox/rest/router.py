@@ -20,15 +20,15 @@ class Route:
     """One method of the API.
 
     Attributes:
-        method: HTTP verb.
+        method: the HTTP verb.
         pattern: the path under `/api/{version}/`, with `{names}` for its variable parts.
         handler: the function that answers.
-        scopes: the sessions of connected apps need one of these scopes; without any, every session
-            may make the call.
-        attachment: the name of the file part, if the body is multipart.
-        signed_in: whether a session is required.
+        scopes: a session of a connected app needs one of these scopes; if the tuple is empty, every
+            session may make the call.
+        attachment: the name of the file part if the body is multipart.
+        signed_in: whether the call requires a session.
         versioned: whether the path under `/api/` begins with a version.
-        body_bytes: the largest body, unless it is multipart.
+        body_bytes: the size limit of a body that is not multipart.
     """
 
     method: str
@@ -46,11 +46,11 @@ def find_route(
 ) -> tuple[Route, dict[str, str]]:
     """Find the route of a request, and the variable parts of its path.
 
-    The path is split before it is decoded, because an encoded slash belongs to a name.
+    This splits the path before decoding, because an encoded slash belongs to a name.
 
     Raises:
-        RestError: 404003 for an unknown path or version, 405000 for a method that the path does
-            not support.
+        RestError: 404003, the path or the version is unknown; 405000, the path does not support the
+            method.
     """
     path = raw_path.decode("ascii", "replace").removeprefix("/api")
     segments = [unquote(segment) for segment in path.strip("/").split("/")]
@@ -77,7 +77,7 @@ def _match(pattern: str, segments: list[str]) -> dict[str, str] | None:
     for name, segment in zip(expected, segments, strict=True):
         if name.startswith("{"):
             variables[name.strip("{}")] = segment
-        # Some clients write `serverinfo`, and servers answer them.
+        # Some clients write `serverinfo`, and real servers answer them.
         elif name != segment and not (name == "serverInfo" and segment.lower() == "serverinfo"):
             return None
     return variables

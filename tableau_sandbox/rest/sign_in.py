@@ -1,4 +1,4 @@
-"""Sign in and out: by password, personal access token, or token that a connected app has signed."""
+"""Sign in by password, personal access token or a connected app's signed token; sign out."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,11 @@ _CLAIMS = ("iss", "exp", "jti", "aud", "sub", "scp")
 
 
 def sign_in(services: Services, call: Call) -> Reply:
-    """Open a session; a personal access token ends its former session."""
+    """Open a session.
+
+    A sign-in with a personal access token ends the former session of this token, unless the option
+    `one_session_per_token` is off.
+    """
     credentials = parse_request(call.body, "credentials")
     user, access_token, scopes = _identify(services, credentials)
     named = credentials.find("site")
@@ -56,7 +60,7 @@ def sign_in(services: Services, call: Call) -> Reply:
 
 
 def sign_out(services: Services, call: Call) -> Response:
-    """End the session."""
+    """End the session of the call."""
     services.database.delete("session", token_digest=call.session.token_digest)
     return Response(status_code=204)
 
@@ -64,7 +68,7 @@ def sign_out(services: Services, call: Call) -> Response:
 def _identify(
     services: Services, credentials: Element
 ) -> tuple[User | None, str | None, Sequence[str]]:
-    """Return the user, the name of the access token, and the scopes of a connected app."""
+    """Return the user, the name of the personal access token, and the scopes of a connected app."""
     password = credentials.get("name"), credentials.get("password")
     token = tuple(credentials.get(f"personalAccessToken{part}") for part in ("Name", "Secret"))
     signed = credentials.get("jwt")
@@ -90,7 +94,7 @@ def _user_of_token(services: Services, token: str) -> tuple[User, Sequence[str]]
     user = services.database.find(User, name=_text(claims, "sub"))
     if user is None:
         raise _refused("the claim 'sub' names no user")
-    # This comes last, so that a token which is refused for another reason is not used up.
+    # Record the token last, so that a refusal for another reason does not use it up.
     used = {"identifier": _text(claims, "jti"), "expires_at": claims["exp"]}
     if not services.database.add("used_token", **used):
         raise _refused("the claim 'jti' was used before")
@@ -98,7 +102,7 @@ def _user_of_token(services: Services, token: str) -> tuple[User, Sequence[str]]
 
 
 def _verified_claims(services: Services, token: str) -> Mapping[str, Any]:
-    # Times are compared with the sandbox's own clock.
+    # Switch off these checks, because this module compares times with the sandbox's own clock.
     unchecked = dict.fromkeys(("verify_exp", "verify_iat", "verify_nbf"), False)
     try:
         app = _app(services, jwt.get_unverified_header(token))
@@ -111,7 +115,7 @@ def _verified_claims(services: Services, token: str) -> Mapping[str, Any]:
             options={"require": list(_CLAIMS), **unchecked},
         )
     except jwt.InvalidTokenError as error:
-        # The message does not repeat the token.
+        # The library's message does not contain the token.
         raise _refused(str(error)) from error
     _check_lifetime(claims["exp"], now=services.now_seconds())
     scopes = claims["scp"]
@@ -132,7 +136,7 @@ def _check_lifetime(expires_at: object, *, now: float) -> None:
         raise _refused("the claim 'exp' is no time")
     if expires_at <= now:
         raise _refused("the token has expired")
-    # The comparison is negated so that it refuses NaN as well.
+    # The comparison is negated to refuse NaN as well.
     if not expires_at <= now + _LONGEST_SECONDS:
         raise _refused("the token is valid for more than 10 minutes")
 

@@ -1,4 +1,4 @@
-"""The server, its sites, users and groups."""
+"""Return the server, its sites, users and groups; create groups."""
 
 from datetime import timedelta
 from xml.etree.ElementTree import Element
@@ -46,7 +46,7 @@ def get_site(services: Services, call: Call) -> Reply:
 
 
 def query_users(services: Services, call: Call) -> Reply:
-    """List all users of a site, for administrators."""
+    """List all users of a site. Only administrators may list users."""
     if not call.user.is_admin:
         raise refusal("403004", "Only administrators may list the users of a site.")
     users = services.database.all(User)
@@ -54,14 +54,14 @@ def query_users(services: Services, call: Call) -> Reply:
 
 
 def get_user(services: Services, call: Call) -> Reply:
-    """Return one user, to the user and to administrators."""
+    """Return one user, to that user or to an administrator."""
     if call.path["user"] != call.user.luid and not call.user.is_admin:
         raise refusal("403004", "Only administrators may look up other users.")
     return Reply(200, user_element(services.known(User, call.path["user"], code="404002")))
 
 
 def query_tokens(services: Services, call: Call) -> Reply:
-    """List the personal access tokens of a user, and when they end, as Tableau Cloud does."""
+    """List the personal access tokens of a user, with their expiry, as Tableau Cloud does."""
     if services.options.token_days is None:
         raise refusal("404003", "Unknown resource 'personal-access-tokens' specified in URI.")
     if call.path["user"] != call.user.luid:
@@ -73,7 +73,7 @@ def query_tokens(services: Services, call: Call) -> Reply:
 
 
 def query_groups(services: Services, call: Call) -> Reply:
-    """List the groups of a site, which permission rules can be about."""
+    """List the groups of a site."""
     groups = services.database.all(Group, site=call.site.luid)
     return list_page(groups, call.query, name="groups", write=group_element, fields=_GROUP_FIELDS)
 

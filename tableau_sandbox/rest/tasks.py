@@ -1,4 +1,4 @@
-"""Tasks that refresh extracts, by schedules of the server or their own. None runs by itself."""
+"""Tasks that refresh extracts, on shared or own schedules. The sandbox never runs tasks."""
 
 from dataclasses import replace
 from datetime import datetime, time, timedelta
@@ -24,12 +24,12 @@ _SHARED = {each.get("id"): each for each in ElementTree.fromstring(_FILE.read_te
 
 
 def get_schedule(services: Services, call: Call) -> Reply:
-    """Return one schedule of the server with its times."""
+    """Return one shared schedule of the server, with its times."""
     return Reply(200, _schedule(services, _shared(call.path["schedule"]), has_times=True))
 
 
 def add_task(services: Services, call: Call) -> Reply:
-    """Add a task by a schedule of the server; on Tableau Cloud, by times of its own."""
+    """Add a task on a shared schedule of the server or, for Tableau Cloud, on its own schedule."""
     shared = call.path.get("schedule", "")
     request = parse_request(call.body, "task" if shared else "extractRefresh")
     own = _shared(shared) if shared else parse_request(call.body, "schedule")
@@ -50,7 +50,7 @@ def add_task(services: Services, call: Call) -> Reply:
 
 
 def query_tasks(services: Services, call: Call) -> Reply:
-    """List all tasks of a site at once; users see those of their own data sources."""
+    """List all tasks of a site on one page; users see only the tasks of their own data sources."""
     mine = {} if call.user.is_admin else {"owner": call.user.luid}
     owned = {each.luid for each in services.database.all(Datasource, site=call.site.luid, **mine)}
     found = services.database.all(RefreshTask, site=call.site.luid)
@@ -67,7 +67,7 @@ def _shared(luid: str) -> Element:
 
 def _task(services: Services, task: RefreshTask) -> Element:
     own = ElementTree.fromstring(task.times) if task.times else _shared(task.schedule)  # noqa: S314
-    # Add only times that tasks do not share.
+    # Add the times only if the task has a schedule of its own.
     schedule = _schedule(services, own, has_times=bool(task.times))
     about = {"id": task.luid, "priority": 50, "consecutiveFailedCount": 0}
     target = element("datasource", {"id": task.datasource})
@@ -80,7 +80,7 @@ def _schedule(services: Services, schedule: Element, *, has_times: bool) -> Elem
 
 
 def _next_run(services: Services, schedule: Element) -> str | None:
-    """The stamp of the next time; None if there is none within a month."""
+    """Return the stamp of the next run; None if the schedule has no run within a month."""
     zone, now = ZoneInfo(services.options.time_zone), services.clock()
     times: Any = schedule.find("frequencyDetails")
     start, end = (

@@ -1,4 +1,4 @@
-"""The requests that update the data of a data source."""
+"""Answer the requests that update the data of a data source."""
 
 from tableau_sandbox.access import WRITE
 from tableau_sandbox.batch.grammar import GrammarError, parse_batch
@@ -15,12 +15,12 @@ from tableau_sandbox.store import jobs
 from tableau_sandbox.store.records import Datasource, Job
 
 _LONGEST_DETAIL = 500
-# 5,000 terms with two names of 255 characters each, written as escapes, have 15 MB.
+# The largest conditions take 15 MB: 5,000 terms, each with two names of 255 escaped characters.
 _BATCH_BYTES = 16 << 20
 
 
 def update_data(services: Services, call: Call) -> Reply:
-    """Queue an action batch; a RequestID that was used within 24 hours changes nothing."""
+    """Queue an action batch. If its RequestID was used in the last 24 hours, queue nothing."""
     datasource = find_datasource(services, call, to=WRITE, refused="403032")
     user = call.user
     if services.options.updates_by == "owner" and not (
@@ -33,7 +33,8 @@ def update_data(services: Services, call: Call) -> Reply:
     request_id = call.headers.get("RequestID", "").strip()
     if not request_id:
         raise malformed("The request lacks the header 'RequestID'.")
-    # With two equal requests at once, the second one must find the job of the first.
+    # Hold the lock: if two equal requests arrive at once, the second must find the job of the
+    # first.
     with services.database.lock:
         first = jobs.first_job(
             services.database,

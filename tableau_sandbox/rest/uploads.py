@@ -1,4 +1,4 @@
-"""Upload sessions: a file in blocks, to be used by one later request."""
+"""Upload sessions: a client uploads a file in blocks, and one later request uses the file."""
 
 import math
 import re
@@ -20,7 +20,7 @@ def initiate_upload(services: Services, call: Call) -> Reply:
     if not call.user.may_publish:
         raise refusal("403004", "The user is not allowed to upload files.")
     services.sweep_uploads()
-    # The form of real servers.
+    # Real servers use this form.
     luid = f"1:{new_luid().replace('-', '')}-0:0"
     ends = services.now_seconds() + services.options.upload_hours * 3600
     key = {"site": call.site.luid, "user": call.user.luid}
@@ -29,7 +29,7 @@ def initiate_upload(services: Services, call: Call) -> Reply:
 
 
 def append_to_upload(services: Services, call: Call) -> Reply:
-    """Append one block; without a sequence number, it is the next one."""
+    """Append one block. Without a sequence number, the block follows the last block."""
     luid = call.path["upload"]
     _check_is_open(services, call, luid)
     if call.body.strip():
@@ -37,7 +37,7 @@ def append_to_upload(services: Services, call: Call) -> Reply:
     if call.attachment is None:
         raise refusal("400020", "The request contains no file.")
     with services.database.transaction():
-        # Another request may have ended the session since.
+        # Another request may have ended the session since the first check.
         _check_is_open(services, call, luid)
         known = files.blocks(services.database, luid)
         most = services.options.upload_blocks
@@ -51,14 +51,17 @@ def append_to_upload(services: Services, call: Call) -> Reply:
 
 
 def consume_upload(services: Services, call: Call, luid: str, *, limit: float = math.inf) -> Path:
-    """End an upload session; return its complete file of `limit` bytes at most, in `incoming/`.
+    """End an upload session, and return its complete file, in `incoming/`.
+
+    Args:
+        limit: the most bytes that the file may have.
 
     Raises:
-        RestError: 404015, this user has no such session; 400000, it is empty, too large, or lacks
-            a block.
+        RestError: 404015, the user has no such session; 400000, the session has no blocks, has too
+            many bytes, or lacks a block.
     """
-    # The lock keeps the blocks from being swept between the end of their session and their move.
-    # Move them after that end, so that a crash never leaves a session without its blocks.
+    # Hold the lock: a sweep must not remove the blocks between the session's end and their move.
+    # Move the blocks after that end, so that a crash never leaves a session without its blocks.
     with services.database.lock:
         _check_is_open(services, call, luid)
         size = files.uploaded_bytes(services.database, luid)
@@ -80,7 +83,7 @@ def _check_is_complete(known: dict[int, str], luid: str) -> None:
         raise refusal("400000", f"Nothing was uploaded to the upload session '{luid}'.")
     missing = [number for number in range(1, max(known)) if number not in known]
     if missing:
-        # The session stays open: its client may still send what is missing.
+        # The session stays open, because the client may still send the missing block.
         raise refusal("400000", f"The upload session '{luid}' lacks the block {missing[0]}.")
 
 
@@ -99,10 +102,10 @@ def _sequence(text: str | None, *, known: dict[int, str], most: int) -> int:
 
 
 def _check_is_open(services: Services, call: Call, luid: str) -> None:
-    """Refuse an upload session that has ended, or belongs to another user.
+    """Refuse an upload session that has ended or belongs to another user.
 
     Raises:
-        RestError: 404015.
+        RestError: 404015, the user has no such open session.
     """
     sql = "SELECT 1 FROM upload WHERE luid = ? AND site = ? AND user = ? AND expires_at > ?"
     key = luid, call.site.luid, call.user.luid

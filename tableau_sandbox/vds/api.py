@@ -24,7 +24,7 @@ from tableau_sandbox.vds.requests import MetadataRequest, QueryRequest, parse_re
 PATH = "/api/v1/vizql-data-service"
 SCOPE = "tableau:viz_data_service:read"
 _METADATA, _QUERY = "read-metadata", "query-datasource"
-# Its calls below `/api/v1/`.
+# The calls of the service, below `/api/v1/`.
 CALLS = tuple(f"POST vizql-data-service/{endpoint}" for endpoint in (_METADATA, _QUERY))
 _BODY_BYTES = 1 << 20
 _UNKNOWN_SESSION = ("401002", "Invalid authentication credentials.")
@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 
 class VdsApi:
-    """Answers everything under `PATH`."""
+    """Answers all requests under `PATH`."""
 
     def __init__(self, services: Services):
         self._services = services
@@ -49,7 +49,8 @@ class VdsApi:
         """Answer one request."""
         request = Request(scope, receive)
         try:
-            # A client that is still sending would see an early answer as a broken connection.
+            # If the client is still sending, an early answer looks like a broken connection to the
+            # client.
             body = await body_of(request, _BODY_BYTES)
         except ClientDisconnect:
             return
@@ -97,7 +98,8 @@ class VdsApi:
             keys = [field.key for field in asked.query.fields]
             data = [dict(zip(keys, row, strict=True)) for row in data]
         if any(isinstance(fault, BreakRows) for fault in faults):
-            # Since rows are sent before all are there, an error may follow the status 200.
+            # Real servers send rows before the last row is ready, so an error may follow the status
+            # 200.
             return {"data": data, "error": _error(_FAILED, self._services.clock())}
         return {"data": data}
 
@@ -110,7 +112,7 @@ class VdsApi:
         if session is None:
             raise refusal(*_UNKNOWN_SESSION)
         if session.scopes and not scopes_allow(session.scopes, (SCOPE,)):
-            # Servers do not say what is missing, but users of a sandbox need to know.
+            # Servers do not reveal the missing scope, but users of a sandbox need to know it.
             _logger.warning("%s: the connected app needs %s", request.url.path, SCOPE)
             raise refusal(*_UNKNOWN_SESSION)
         return session
@@ -119,7 +121,8 @@ class VdsApi:
         """Return a data source that the user may query.
 
         Raises:
-            RestError: 404937, the user sees no such data source; 403800, they may not query it.
+            RestError: 404937, the user may not see such a data source; 403800, the user may not
+                query it.
         """
         source = self._services.database.find(Datasource, site=session.site.luid, luid=luid)
         access = access_to(self._services.database, session.site.luid)
@@ -135,7 +138,7 @@ class VdsApi:
 
 
 def write_vds_refusal(services: Services, request: Request, status: int) -> Response:
-    """Write a refusal with a status that a fault orders."""
+    """Write a refusal with the status that a fault demands."""
     return _written(_REFUSALS[status], services.clock())
 
 
@@ -145,7 +148,7 @@ def _written(error: RestError, now: datetime) -> Response:
 
 def _error(error: RestError, now: datetime) -> dict[str, Any]:
     moment = now.astimezone(UTC)
-    # Servers write nanoseconds.
+    # Real servers write nanoseconds.
     stamp = f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06}000Z"
     return {"errorCode": error.code, "message": error.detail, "datetime": stamp}
 

@@ -1,6 +1,6 @@
-"""What a data source looks like to those who query it, read from its `.tds` and stored tables.
+"""The model of a data source as queries see it, read from the `.tds` and the stored tables.
 
-Its fields are also written here, in the form of the service's answers.
+This module also writes the model's fields in the form of the service's answers.
 """
 
 import json
@@ -34,13 +34,14 @@ NUMBERS = frozenset({DataType.INTEGER, DataType.REAL})
 
 @dataclass(frozen=True, slots=True)
 class LogicalTable:
-    """A table of the model.
+    """A logical table of the model.
 
     Attributes:
-        id: its identifier in the data source.
-        caption: its name for people.
-        stored: its schema and name in the `.hyper` file; None if no single table there has its
-            rows.
+        id: the table's identifier in the data source.
+        caption: the table's name for people.
+        stored: the schema and name of the table in the `.hyper` file; None if no single stored
+            table
+            has the rows.
     """
 
     id: str
@@ -53,16 +54,16 @@ class Field:
     """A field of the model.
 
     Attributes:
-        name: unique in the data source.
-        caption: its name for people.
-        data_type: the type of its values.
-        table: the identifier of its logical table; "" if it belongs to none.
-        column: its column in the `.hyper` file; None if it has none there.
-        column_class: where its values come from, as the service calls it.
+        name: the unique name in the data source.
+        caption: the name for people.
+        data_type: the type of the values.
+        table: the identifier of the field's logical table; "" if the field belongs to none.
+        column: the field's column in the `.hyper` file; None if the file has no such column.
+        column_class: the origin of the values, as the service calls it.
         formula: the formula of a calculation.
-        role: "dimension" or "measure" if the data source says so.
-        kind: "nominal", "ordinal" or "quantitative" if the data source says so.
-        hidden: whether people do not see it.
+        role: "dimension" or "measure" if the data source states the role.
+        kind: "nominal", "ordinal" or "quantitative" if the data source states the kind.
+        hidden: whether the field is hidden from people.
     """
 
     name: str
@@ -85,10 +86,10 @@ class Model:
     fields: tuple[Field, ...]
 
 
-# Products use such a prefix until a release officially supports an element or attribute.
+# Tableau's products use such a prefix until a release officially supports an element or attribute.
 _FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
 _PART_OF_NAME = re.compile(r"\[((?:[^\]]|\]\])*)\]")
-# A model from before there were logical tables is one such table.
+# A model without logical tables, which older products wrote, counts as one table of this name.
 _MIGRATED = "Migrated Data"
 _COLUMN, _CALCULATION = "COLUMN", "CALCULATION"
 _CLASSES = {"bin": "BIN", "categorical-bin": "GROUP"}
@@ -102,14 +103,14 @@ _TYPES: Mapping[str, DataType] = {
     "TABLEAU.TABGEOGRAPHY": DataType.SPATIAL,
 }
 
-# The types of its columns by schema, table and column of a `.hyper` file.
+# For each schema and table of a `.hyper` file: the types of the columns by name.
 _Stored = Mapping[tuple[str, str], Mapping[str, str]]
 
 
 def read_model(datasource: Datasource) -> Model:
-    """Return the model of a data source, whose `.tds` was inspected when it was published.
+    """Return the model of a data source, whose `.tds` was inspected at its publish.
 
-    Fields without a column are left out if the tables are stored here, unless they are calculated.
+    If the tables are stored here, this omits a field without a column, except calculated fields.
     """
     root = defusedxml.ElementTree.fromstring(datasource.tds, forbid_dtd=True)
     stored: _Stored = {
@@ -139,7 +140,7 @@ def _tables(graph: Element | None, stored: _Stored) -> Iterator[LogicalTable]:
 
 
 def _place(table: Element, stored: _Stored) -> tuple[str, str] | None:
-    """Return where the rows of a table are stored; an extract counts before its origin."""
+    """Return where the rows of a table are stored. An extract has priority over its origin."""
     relations = {
         properties.get("context", ""): _child(properties, "relation")
         for properties in table
@@ -155,7 +156,7 @@ def _place(table: Element, stored: _Stored) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What the `.tds` says of a column of a table."""
+    """What the `.tds` states about a column of a table."""
 
     remote_name: str
     local_type: str
@@ -163,7 +164,7 @@ class _Record:
 
 
 def _records(root: Element) -> dict[str, _Record]:
-    """Return the records by the names of their fields; an extract counts before its origin."""
+    """Return the records by the names of their fields. An extract has priority over its origin."""
     found: dict[str, _Record] = {}
     for path in ("connection", "extract"):
         for record in root.iterfind(f"./{path}//metadata-record[@class='column']"):
@@ -190,7 +191,8 @@ def _fields_of_columns(
         place = table.stored if table else None
         types = stored[place] if place else {}
         if place and record.remote_name not in types:
-            # The data were replaced by others, and the model was kept.
+            # A later publish replaced the data but kept the model, and the new data lack this
+            # column.
             continue
         yield _field(
             name,
@@ -273,7 +275,7 @@ _AGGREGATIONS: Mapping[DataType, str] = {
 
 
 def fields_answer(model: Model, *, hidden: bool) -> dict[str, Any]:
-    """Return the fields of a model; with `hidden`, also those that people do not see."""
+    """Return the fields of a model as an answer; include hidden fields only if `hidden` is true."""
     fields = [_field_answer(field) for field in model.fields if hidden or not field.hidden]
     return {"data": fields, "extraData": {"parameters": []}}
 

@@ -25,7 +25,7 @@ Row = list[Value]
 
 
 class Function(StrEnum):
-    """What is computed of a column: an aggregate, or the number of rows of its table."""
+    """A computation on a column: an aggregate, or the number of rows of the column's table."""
 
     COUNT = "COUNT"
     COUNTD = "COUNTD"
@@ -37,13 +37,13 @@ class Function(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A function of a name in brackets: a column, or under COUNT a table."""
+    """A function of a name in brackets. The name is a column or, for COUNT, possibly a table."""
 
     function: Function
     name: str
 
 
-# Without ASCII, some other letters would match those in the name of a function.
+# Without the flag ASCII, some non-ASCII letters would match letters of a function's name.
 _FLAGS = re.IGNORECASE | re.ASCII
 _NAME = r"\[((?:[^\]]|\]\])+)\]"
 _AGGREGATE = re.compile(rf"\s*(COUNT|COUNTD|SUM|MIN|MAX)\s*\(\s*{_NAME}\s*\)\s*", _FLAGS)
@@ -58,7 +58,7 @@ _AGGREGATES: Mapping[Function, str] = {
     Function.MAX: "MAX({})",
     Function.ROWS: "SUM(1)",
 }
-# hyperd has no order of truth values, and the sum of large numbers is no BIGINT.
+# hyperd cannot order truth values, and the sum of large numbers exceeds BIGINT.
 _SPECIAL: Mapping[tuple[Function, DataType], str] = {
     (Function.MIN, DataType.BOOLEAN): "BOOL_AND({})",
     (Function.MAX, DataType.BOOLEAN): "BOOL_OR({})",
@@ -68,12 +68,12 @@ _COUNTS = (Function.COUNT, Function.COUNTD, Function.ROWS)
 
 
 class _FileGoneError(Exception):
-    """The file was replaced by another one before hyperd opened it."""
+    """Another file replaced the data source's file before hyperd opened it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """An aggregate of the rows of a logical table; the rows have the alias "t"."""
+    """An aggregate of the rows of a logical table. In the SQL, the rows have the alias "t"."""
 
     sql: str
     table: str
@@ -83,12 +83,13 @@ class _Column:
 def compute(
     services: Services, source: Datasource, request: QueryRequest, faults: Sequence[QueryFault]
 ) -> list[Row]:
-    """Return the rows of a query, each in the order of its fields.
+    """Return the rows of a query; each row has the values in the order of the query's fields.
 
     Raises:
-        RestError: 400800, a calculation is invalid; 400803, the query is against another rule;
-            404935, a caption is not unique; 404937, the data source was deleted meanwhile; 500810,
-            the answer is empty; 501000, the sandbox does not emulate the query.
+        RestError: 400800, a calculation is invalid; 400803, the query breaks another rule; 404935,
+            a
+            caption is not unique; 404937, the data source was deleted meanwhile; 500810, the answer
+            is empty; 501000, the sandbox does not emulate the query.
     """
     for fault in faults:
         if isinstance(fault, StaleRows):
@@ -101,7 +102,7 @@ def compute(
             before, current = source, services.database.find(Datasource, luid=source.luid)
             if current is None:
                 raise refusal("404937", "Datasource not found.") from None
-            # Try again only if the data source has another file by now.
+            # Try again only if the data source has another file now.
             if current.hyper_file == before.hyper_file:
                 raise
             source = current
@@ -121,7 +122,7 @@ def _computed(
         rows = f"(SELECT * FROM {rows} OFFSET {hidden})"  # noqa: S608
     sql = f"SELECT {', '.join(column.sql for column in columns)} FROM {rows} AS t"  # noqa: S608
     if options.vds_empty != "zero":
-        # Servers have been seen to send hyperd queries that answer nothing over no rows.
+        # Real servers were seen to send hyperd queries that return no row if the table has no rows.
         sql += " HAVING COUNT(1) > 0"
     found = _run(sql, services.files.content / source.hyper_file)
     if not found and options.vds_empty == "error":
@@ -131,7 +132,7 @@ def _computed(
 
 
 class _Names:
-    """The fields that are not hidden and the tables, by captions, or by names and identifiers."""
+    """Finds visible fields by caption or name, and tables by caption or identifier."""
 
     def __init__(self, model: Model, *, by_name: bool):
         self.model = model
@@ -143,18 +144,18 @@ class _Names:
         self._tables = [(table.id if by_name else table.caption, table) for table in model.tables]
 
     def field(self, name: str) -> Field | None:
-        """Return the field of a name.
+        """Return the field with this name or caption; None if there is no such field.
 
         Raises:
-            RestError: 404935, there are several.
+            RestError: 404935, several fields have this name or caption.
         """
         return _only(name, [field for known, field in self._fields if known == name])
 
     def table(self, name: str) -> LogicalTable | None:
-        """Return the table of a name.
+        """Return the table with this identifier or caption; None if there is no such table.
 
         Raises:
-            RestError: 404935, there are several.
+            RestError: 404935, several tables have this identifier or caption.
         """
         return _only(name, [table for known, table in self._tables if known == name])
 
@@ -189,7 +190,7 @@ def _repeated(texts: Iterable[str]) -> str | None:
 
 
 def _calculation(formula: str, names: _Names, schema: str) -> _Column:
-    """Return a calculation of a column, or else of a table, in SQL."""
+    """Return a calculation in SQL. The name in the formula is a field or, if none fits, a table."""
     parsed = parse_formula(formula)
     function, name = parsed.function, parsed.name
     field = names.field(name)
@@ -241,7 +242,7 @@ def _run(sql: str, file: Path) -> list[list]:
 
 
 def _json(value: Any, data_type: DataType) -> Value:
-    """Return a value of hyperd as JSON has it; what JSON has not is null."""
+    """Return a value of hyperd as a JSON value; null if JSON cannot represent the value."""
     return None if value is None else _WRITERS[data_type](value)
 
 
@@ -285,7 +286,7 @@ def parse_formula(text: str) -> Formula:
     """Parse a formula.
 
     Raises:
-        RestError: 400800, the sandbox does not compute it.
+        RestError: 400800, the formula is invalid, or the sandbox does not emulate it.
     """
     if match := _AGGREGATE.fullmatch(text):
         return Formula(Function(match[1].upper()), _unescaped(match[2]))

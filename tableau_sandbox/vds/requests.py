@@ -1,7 +1,7 @@
-"""Requests to the service, by the grammar of Tableau's OpenAPI.
+"""Parse requests to VizQL Data Service, by the grammar of Tableau's OpenAPI document.
 
-The grammar includes what the sandbox does not emulate, so that the answer to such a request names
-that as the reason, and does not call the request malformed.
+The grammar includes features that the sandbox does not emulate. So a refusal can name the missing
+emulation as its reason, and need not call the request malformed.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from tableau_sandbox.errors import RestError, refusal
 from tableau_sandbox.strict_json import JsonError, read_json
 
-# The options that did not come with the first version. A version refuses those that it lacks.
+# The first version of the service lacks these options. A version refuses options that it lacks.
 _SINCE: Mapping[str, str] = {
     "bypass_metadata_cache": "20253",
     "interpret_field_captions_as_field_names": "20253",
@@ -31,7 +31,7 @@ _FUNCTION = (
 
 
 def _refuse(_: Any) -> Any:
-    # The kind of the error is the code of the refusal.
+    # The type of this error is the code of the refusal.
     raise PydanticCustomError("501000", "The sandbox does not emulate this")
 
 
@@ -49,7 +49,7 @@ class _Strict(BaseModel):
 
 
 class Connection(_Strict):
-    """The credentials of a connection that the data source does not embed."""
+    """Credentials for a connection whose credentials the data source does not embed."""
 
     connection_luid: str = ""
     connection_username: str
@@ -57,14 +57,14 @@ class Connection(_Strict):
 
 
 class Source(_Strict):
-    """The data source that is asked."""
+    """The data source of a request."""
 
     datasource_luid: str
     connections: list[Connection] = []
 
 
 class Options(_Strict):
-    """How a request is answered."""
+    """Options for the answer to any request."""
 
     debug: bool = False
     bypass_metadata_cache: bool = False
@@ -75,17 +75,17 @@ class Options(_Strict):
 
 
 class QueryOptions(Options):
-    """How a query is answered."""
+    """Options for the answer to a query."""
 
     return_format: Literal["OBJECTS", "ARRAYS"] = "OBJECTS"
-    # An aggregate has one row at most.
+    # A result of aggregates has at most one row.
     row_limit: _Positive = 1
     disaggregate: Annotated[bool, _GapIfUsed] = False
     return_server_sent_events: Annotated[bool, _GapIfUsed] = False
 
 
 class QueryField(_Strict):
-    """A calculation under a name of its own; without a formula, a field of the data source."""
+    """A calculation with a caption of its own; without a formula, a field of the data source."""
 
     field_caption: str
     field_alias: str = Field(default="", min_length=1)
@@ -107,17 +107,17 @@ class QueryField(_Strict):
 
     @property
     def is_calculation(self) -> bool:
-        """Whether it has a formula, even an empty one."""
+        """Whether the field has a formula, even an empty formula."""
         return "calculation" in self.model_fields_set
 
     @property
     def key(self) -> str:
-        """Its key in an answer of objects."""
+        """The field's key in an answer of objects."""
         return self.field_alias or self.field_caption
 
 
 class Query(_Strict):
-    """What is asked of a data source."""
+    """The fields, filters and parameters of a query."""
 
     fields: list[QueryField]
     filters: Annotated[_Objects, _GapIfUsed] = []
@@ -125,14 +125,14 @@ class Query(_Strict):
 
 
 class MetadataRequest(_Strict):
-    """A request of read-metadata."""
+    """A request for the endpoint read-metadata."""
 
     datasource: Source
     options: Options = Options()
 
 
 class QueryRequest(_Strict):
-    """A request of query-datasource."""
+    """A request for the endpoint query-datasource."""
 
     datasource: Source
     options: QueryOptions = QueryOptions()
@@ -144,11 +144,13 @@ R = TypeVar("R", MetadataRequest, QueryRequest)
 
 
 def parse_request(body: bytes, kind: type[R], schema: str) -> R:
-    """Parse the body of a request as a version of the service does.
+    """Parse the body of a request as the given version of the service does.
 
     Raises:
-        RestError: 400000, it is not JSON; 400802, it is not of the form; 400803, a field has a
-            function and a calculation; 501000, it asks for what the sandbox does not emulate.
+        RestError: 400000, the body is not JSON; 400802, the body does not fit the grammar; 400803,
+            a
+            field has a function and a calculation; 501000, the sandbox does not emulate a feature
+            that the request uses.
     """
     try:
         request = kind.model_validate(read_json(body))
@@ -165,7 +167,7 @@ def parse_request(body: bytes, kind: type[R], schema: str) -> R:
 
 
 def _refusals(error: ValidationError) -> list[RestError]:
-    """Return a refusal for each error; errors of the client have smaller codes than others."""
+    """Return a refusal for each error. Client errors have smaller codes than missing features."""
     found = []
     for each in error.errors(include_url=False, include_context=False):
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in each["loc"])
