@@ -1,4 +1,4 @@
-"""`make bench`: compare alternative ways to equal contents, mostly as ratios of their costs."""
+"""`make bench`: compare what alternative ways to the same result cost."""
 
 import argparse
 import json

@@ -26,7 +26,10 @@ RUNS = 9
 
 
 def compare_with_bare_sql() -> None:
-    """Print the ratios of alternating builds. Neither build includes the start of hyperd."""
+    """Print the seconds of our builds and of bare SQL, which alternate, and their ratio.
+
+    Neither build includes the start of hyperd.
+    """
     with TemporaryDirectory() as name:
         folder = Path(name)
         snapshots = _snapshots(folder)

@@ -1,4 +1,4 @@
-"""How options of the snapshot's files affect the time to write and load them, and their sizes."""
+"""How the options of a snapshot's files affect their size and the cost to write and load them."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ def _write_part(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 @dataclass(frozen=True)
 class Effect:
-    """What a choice costs, in processor seconds to write and load and in bytes of both formats."""
+    """The processor seconds to write and load files, and the bytes in Parquet and in `.hyper`."""
 
     write: float
     stored: int

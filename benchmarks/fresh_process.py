@@ -25,7 +25,7 @@ def peak_memory(pid: int | None = None) -> int:
     """
     status = Path(f"/proc/{pid or 'self'}/status")
     if pid or status.exists():
-        # On Linux, the value of `getrusage` would start from what the parent process held.
+        # On Linux, `getrusage` would return at least the peak memory of the parent process.
         (peak,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(peak.split()[1]) * 1024
     return getrusage(RUSAGE_SELF).ru_maxrss

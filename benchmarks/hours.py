@@ -44,7 +44,7 @@ class Figures:
     Attributes:
         seconds: seconds on the clock, without the waits for the server.
         cpu: processor seconds.
-        memory: how many bytes the peak memory of the process grew.
+        memory: the bytes by which the refresh raised the peak memory of the process.
         record: bytes of the longest record that the refresh left in the journal.
     """
 

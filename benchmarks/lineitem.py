@@ -15,15 +15,15 @@ from tableau_pipeline.snapshots.write import write_snapshot
 
 KEY = ("l_orderkey", "l_linenumber")
 
-# Numbers from 0 to 999 are scattered over the rows. Rows with these numbers differ between the
-# contents, or are in one content only.
+# Each row has a pseudorandom number from 0 to 999. Rows with the following numbers differ between
+# the contents, or are in one content only.
 _UPDATED = range(8)
 _ONLY_IN_FIRST, _ONLY_IN_SECOND = 8, 9
 
 
 @dataclass(frozen=True)
 class Content:
-    """A snapshot of one content, and one of the rows that the other content lacks."""
+    """A snapshot of one content, and a snapshot of its rows that the other content lacks."""
 
     model: Snapshot
     changed: Snapshot

@@ -109,7 +109,7 @@ def refreshed(
 
 @dataclass(frozen=True)
 class _Chosen:
-    """A store that returns the chosen version as the newest, even if it is older."""
+    """A store that returns the chosen version as the newest, even if a newer version exists."""
 
     model: Snapshot
     store: SnapshotStore

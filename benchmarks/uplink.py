@@ -10,7 +10,7 @@ from threading import Lock, Thread
 from urllib.parse import urlsplit
 
 _PIECE = 1 << 14
-# A real line stays busy for about this long from the data in a socket's buffers.
+# The buffers of a socket keep a real line busy for about this long.
 _QUEUE_SECONDS = 0.02
 
 
@@ -38,8 +38,7 @@ def uplink(url: str, *, bytes_per_second: int, delay: float = 0) -> Generator[st
     Args:
         bytes_per_second: what the line transmits, for all clients together.
         delay: the seconds that each piece travels after it has left the line. Answers arrive
-            without
-            delay, so this is also the delay of a round trip.
+            without delay, so this is also the delay of a round trip.
     """
     server, line = urlsplit(url), _Line(bytes_per_second)
 
@@ -76,7 +75,7 @@ def _arrive(under_way: Queue[tuple[float, bytes]], target: socket) -> None:
             target.sendall(arrival[1])
         target.shutdown(SHUT_WR)
     except OSError:
-        # One side has closed its connection. The end of the other connection shows that.
+        # One side has closed its connection. The end of the other connection shows this.
         pass
 
 

@@ -1,7 +1,7 @@
 """Keep a published data source equal to a CSV file, without Dagster, for instance from cron.
 
-The variables TABLEAU_SERVER_URL, TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE name the server and
-sign in. Whenever the file may have changed, run
+The variables TABLEAU_SERVER_URL, TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE name the server and the
+token. Whenever the file may have changed, run
 
     python examples/refresh_from_a_script.py orders.csv data/
 

@@ -44,7 +44,7 @@ def on_post_build(config: Any, **_: Any) -> None:
     """Fail the build if a page would fetch something from the network.
 
     Raises:
-        ValueError: a page would do so; the message lists the pages and the addresses.
+        ValueError: a page would fetch something; the message lists the pages and the addresses.
     """
     site = Path(config["site_dir"])
     found = [

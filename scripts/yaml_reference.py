@@ -21,7 +21,7 @@ _MODELS: Mapping[str, type] = {
     "TableauPipeline": TableauPipeline,
     "PublishedDatasource": PublishedDatasource,
     "FileDrop": FileDrop,
-    # RefreshConfig comes before the models that share its keys, so that its table lists them.
+    # RefreshConfig comes before the models that share its keys, so that its table lists these keys.
     "run config": RefreshConfig,
     "publish_file": PublishFileConfig,
 }

@@ -1,9 +1,8 @@
 """What users may do: capabilities, site roles, permission rules, and the decision by them.
 
 The sources are these pages of Tableau's help: "Permission Capabilities and Templates";
-"Permissions,
-Site Roles, and Licenses"; "Effective permissions", for the order in which roles, ownership,
-leadership and rules count; and "Access Scopes for Connected Apps".
+"Permissions, Site Roles, and Licenses"; "Effective permissions", for the order in which roles,
+ownership, leadership and rules count; and "Access Scopes for Connected Apps".
 """
 
 from collections import defaultdict

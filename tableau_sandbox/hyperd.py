@@ -80,8 +80,7 @@ def string_literal(text: str) -> str:
     """Return a text as a string literal of SQL.
 
     `tableauhyperapi.escape_string_literal` is not safe here: it writes a control character as one
-    to
-    three octal digits, and a digit that follows becomes a part of the escape.
+    to three octal digits, and a digit that follows becomes a part of the escape.
     """
     quoted = text.replace("'", "''")
     if "\0" not in text:

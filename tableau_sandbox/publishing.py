@@ -57,8 +57,8 @@ def find_target(
             a taken name is not refused here.
 
     Raises:
-        RestError: 404005, 404004 or 403007: the project or the data source does not exist, the
-            name is taken, or the user lacks the rights.
+        RestError: 404005, 404004 or 403007: the project or the data source does not exist, the name
+            is taken, or the user lacks the rights.
     """
     database = services.database
     place = publication.project

@@ -32,10 +32,10 @@ class DataDirectoryInUseError(RuntimeError):
 class Services:
     """The services that every handler and every job may use.
 
-    Read `options` only when you need them, because a user can change the quirks.
-    `in_thread` lets code of the event loop call a function that may block.
-    Hold `publishing` while you change the content of data sources. Acquire it before the lock of
-    the database, never while you hold that lock.
+    Read `options` only when you need them, because a user can change the quirks. `in_thread` lets
+    code of the event loop call a function that may block. Hold `publishing` while you change the
+    content of data sources. Acquire it before the lock of the database, never while you hold that
+    lock.
     """
 
     options: Options

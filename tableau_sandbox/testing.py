@@ -133,8 +133,7 @@ class Sandbox:
 
         Raises:
             TimeoutError: the jobs have not ended after this many seconds of the machine's clock.
-                Jobs
-                run by the sandbox's clock, so the test may have to advance it.
+                Jobs run by the sandbox's clock, so the test may have to advance it.
         """
         self._wait_for_jobs(
             lambda unfinished: all(

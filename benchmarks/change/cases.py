@@ -17,9 +17,9 @@ class Case:
     """A kind of source, and a change of 1 % of its rows.
 
     Attributes:
-        change: changes the source, given the file of lineitem, the source and the number of the
-            turn. It returns the partitions to write; the tuple is empty unless `kind` is
-            "partitions".
+        change: changes the source, and returns the partitions to write. It takes the file of
+            lineitem, the source, and the number of the turn. Only the kind "partitions" has
+            partitions; other kinds return ().
     """
 
     title: str

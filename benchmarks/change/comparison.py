@@ -1,9 +1,9 @@
 """What a change of 1 % of lineitem costs, from the model to the published data source.
 
-Each turn changes the source. Then the turn reaches the new content in two ways. The first way
-ships the change. The second way works in full: Spark writes the whole model, if the case has a
-model, and the pipeline publishes the whole data source. Each way is a run of Dagster in a fresh
-process. A sandbox in another process receives the requests.
+Each turn changes the source. Then the turn reaches the new content in two ways. The first way ships
+the change. The second way works in full: Spark writes the whole model, if the case has a model, and
+the pipeline publishes the whole data source. Each way is a run of Dagster in a fresh process. A
+sandbox in another process receives the requests.
 """
 
 import math

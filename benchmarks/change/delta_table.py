@@ -25,7 +25,7 @@ def write_delta(lineitem: Path, table: Path) -> None:
 
 
 def merge_into_delta(lineitem: Path, table: Path, turn: int) -> tuple[str, ...]:
-    """Merge 1 % of the rows, which are in two files; the files differ in each of 25 turns."""
+    """Merge 1 % of the rows, which two files hold. In 25 turns, each turn takes two other files."""
     last = _last_order(lineitem)
     middle, width = last * (2 * turn % _FILES + 1) // _FILES, last // 100
     orders = range(middle - width // 2, middle + width // 2)

@@ -73,7 +73,7 @@ def _rows(file: Mapping[str, Any]) -> int:
 
 
 def _live(table: Path) -> dict[str, dict[str, Any]]:
-    """Return the `add` action in the log of each file of the newest version, by its path."""
+    """Return the log's `add` action for each file of the newest version, by the file's path."""
     live: dict[str, dict[str, Any]] = {}
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, commit.read_text().splitlines()):

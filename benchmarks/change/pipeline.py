@@ -26,7 +26,7 @@ from tableau_pipeline.snapshots.spark import spark_session
 Kind = Literal["partitions", "whole", "delta"]
 
 MODEL, PUBLISHED = "lineitem", "published_lineitem"
-# To store what steps print, Dagster would start further processes: store none of that.
+# Do not store the output of steps: Dagster would start further processes for this.
 _INSTANCE = {
     "compute_logs": {
         "module": "dagster._core.storage.noop_compute_log_manager",
@@ -43,7 +43,7 @@ class Cost:
 
     Attributes:
         decision: what the refresh did.
-        wall: seconds; the server works in some of them.
+        wall: seconds on the clock, with the server's work.
         cpu: processor seconds by program: "Python", "java" for the JVM, and "hyperd".
         python, hyperd: the most bytes of memory that the program held; 0 if it did not run.
         sent: the bytes sent to the server.

@@ -51,7 +51,7 @@ def compare_many(runs: int) -> None:
                 for location in _LOCATIONS:
                     folder = Path(name) / location / str(count)
                     figures = in_fresh_process(measure, folder, location, count)
-                    print(location, count, figures, flush=True)  # kept if the rest is aborted
+                    print(location, count, figures, flush=True)  # to survive an abort
                     found[location, count].append(figures)
     _print(found, runs)
 

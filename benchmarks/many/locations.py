@@ -97,12 +97,12 @@ attributes:
 
 
 def cron_of(number: int) -> str | None:
-    """Return one of four times for every fifth data source; all others follow their models."""
+    """Return a schedule for every fifth data source; None for the others, which follow models."""
     return f"0 {number % 4 + 3} * * *" if number % 5 == 0 else None
 
 
 def write_folders(folder: Path, count: int) -> None:
-    """Write a project of `count` folders; each folder has a `defs.yaml` and its model."""
+    """Write a project of `count` folders, each with a `defs.yaml` and a model."""
     defs = _project_of_folders(folder, FOLDERS, count)
     _add_pipeline(defs)
     for number in range(count):

@@ -1,4 +1,4 @@
-"""Compare this pipeline, its peers and the floor, from Spark to `.hyper`, on equal contents."""
+"""Compare this pipeline ("ours") with its peers and with the least possible work (the floor)."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,7 @@ def compare_with_peers(scale: float, runs: int) -> None:
 
     Contenders that collect all rows in Python run on a tenth of the scale, and ours runs there too.
     Their seconds per row are also compared with those of ours at the whole scale, because on few
-    rows
-    the warming of the JVM takes most of the time.
+    rows the warming of the JVM takes most of the time.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -88,7 +87,7 @@ def table(rows: Input, costs: Costs) -> str:
 
 
 def _verdict(rows: Input, costs: Costs) -> str:
-    """Return in how many turns ours was faster than the fastest peer with equal contents."""
+    """State in how many turns ours was faster than the fastest peer with equal contents."""
     peers = [
         own
         for contender, own in costs.items()

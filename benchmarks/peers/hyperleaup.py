@@ -25,7 +25,7 @@ def _build(frame: DataFrame, folder: Path) -> str:
     (mode,) = options()
     # By default, hyperleaup replaces NULL in some columns by 0, so the contents would differ.
     config = HyperFileConfig(allow_nulls=True)
-    # hyperleaup always works below /tmp/hyperleaup: no option changes that.
+    # hyperleaup always works below /tmp/hyperleaup: no option changes this folder.
     name = uuid4().hex
     try:
         made = HyperFile(name=name, df=frame, creation_mode=mode, config=config)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 _SESSION = {
     "spark.master": "local[*]",
-    # The contenders that collect all rows need this much memory. All contenders get it.
+    # Contenders that collect all rows need this much memory, so all contenders get it.
     "spark.driver.memory": "4g",
     "spark.driver.maxResultSize": "0",
     "spark.driver.host": "127.0.0.1",
@@ -34,8 +34,7 @@ def contend(build: Callable[[DataFrame, Path], Path | str]) -> None:
     """Open Parquet files; on the start signal, build a `.hyper` file of their rows.
 
     The first argument of the command names the folder of the Parquet files. The second argument
-    names
-    a folder for the contender.
+    names a folder for the contender.
 
     Args:
         build: gets the rows and the contender's folder. It returns the path of a file that has the

@@ -10,5 +10,5 @@ FILE = Path(__file__).with_name("stock.csv")
 
 @dg.asset(io_manager_key="snapshots")
 def stock(spark: SparkResource) -> DataFrame:
-    """What each shop has in stock."""
+    """The stock of each shop."""
     return read_files(spark.spark_session, FILE, columns="article bigint, pieces bigint")

@@ -50,8 +50,7 @@ def unpack(package: Path, *, hyper_path: Path) -> tuple[bytes, str]:
 
     Raises:
         NotPublishableError: the package is not a zip file, has a file that is too large, or does
-            not
-            have exactly one `.tds` and one `.hyper` file.
+            not have exactly one `.tds` and one `.hyper` file.
     """
     try:
         with ZipFile(package) as archive:

@@ -33,8 +33,8 @@ class HostGuard:
     After a web page has loaded, its site may change the site's name to point to 127.0.0.1 (DNS
     rebinding). For the browser, the sandbox then belongs to the site of the page. The page could
     read the sandbox's answers, or sign in with the documented password. Only the header Host
-    reveals the foreign name. The guard ignores the port in Host: a forwarded port may differ, and
-    a page cannot choose the sandbox's address.
+    reveals the foreign name. The guard ignores the port in Host: a forwarded port may differ, and a
+    page cannot choose the sandbox's address.
 
     Args:
         app: the application to guard.

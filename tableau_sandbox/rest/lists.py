@@ -145,8 +145,8 @@ def _integer(text: str, *, code: str, what: str) -> int:
 def _split(text: str) -> list[str]:
     """Split a filter into its clauses, at commas outside the brackets of a list.
 
-    This reads each character once. A regular expression with a lookahead would take seconds for
-    a text of many commas.
+    This reads each character once. A regular expression with a lookahead would take seconds for a
+    text of many commas.
     """
     clauses, begin, inside = [], 0, False
     for mark in re.finditer(r"[\[\],]", text):

@@ -40,8 +40,7 @@ class LogicalTable:
         id: the table's identifier in the data source.
         caption: the table's name for people.
         stored: the schema and name of the table in the `.hyper` file; None if no single stored
-            table
-            has the rows.
+            table has the rows.
     """
 
     id: str

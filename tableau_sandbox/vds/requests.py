@@ -148,8 +148,7 @@ def parse_request(body: bytes, kind: type[R], schema: str) -> R:
 
     Raises:
         RestError: 400000, the body is not JSON; 400802, the body does not fit the grammar; 400803,
-            a
-            field has a function and a calculation; 501000, the sandbox does not emulate a feature
+            a field has a function and a calculation; 501000, the sandbox does not emulate a feature
             that the request uses.
     """
     try:

@@ -20,7 +20,7 @@ def sales(spark: SparkResource) -> DataFrame:
 
 @dg.asset
 def customers(spark: SparkResource) -> DataFrame:
-    """Every customer; runs when the trigger of its data source requests it."""
+    """Every customer; the trigger of the data source runs this model."""
     return _dbt(spark, "customers")
 
 
