@@ -8,8 +8,8 @@ def main() -> int:
     try:
         from tableau_sandbox.command_line import main as run
     except ModuleNotFoundError as error:
-        # If a module of the sandbox itself is missing, the installation is broken. No extra repairs
-        # that.
+        # If a module of the sandbox itself is missing, the installation is broken, and an extra
+        # cannot repair it.
         if (error.name or "").startswith("tableau_"):
             raise
         sys.stderr.write(

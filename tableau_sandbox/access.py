@@ -123,10 +123,10 @@ class Access:
         return thing if isinstance(thing, Project) else self.projects[thing.project]
 
     def governing(self, rules: RuleSet, project: Project) -> RuleSet:
-        """Return the rule set that counts: `rules`, or the set that a lock puts in their place.
+        """Return the rule set that counts for an object: `rules`, or the set of a locking project.
 
-        If the project, or one around it, locks the permissions of its content, the rules of the
-        locking project count.
+        If the project, or a project around it, locks the permissions of its content, the rules of
+        the locking project count.
         """
         around = self._around(project)
         nested = [outer for outer in around if outer.content_permissions == LOCKED]
@@ -250,7 +250,7 @@ def give_datasource_rules(database: Database, datasource: Datasource) -> None:
 
 
 def keep_rules(database: Database, things: Iterable[Project | Datasource]) -> None:
-    """Copy to each object the rules that count for it, before another project governs it."""
+    """Give each object a copy of the rules that count for it, before other rules would count."""
     access: Access | None = None
     with database.transaction():
         for thing in things:

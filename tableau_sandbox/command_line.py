@@ -1,6 +1,6 @@
 """Run a local stand-in for Tableau Server, to which clients publish data sources.
 
-These variables set the administrator's credentials. They keep secrets out of the process list.
+Set the administrator's credentials by variables, to keep secrets out of the process list:
 
     TABLEAU_SANDBOX_USER, TABLEAU_SANDBOX_PASSWORD           default: admin, admin
     TABLEAU_SANDBOX_TOKEN_NAME, TABLEAU_SANDBOX_TOKEN_SECRET default: pipeline, pipeline-secret
@@ -230,7 +230,7 @@ def for_other_machines(options: Options) -> Options:
 
 
 def _announce(url: str, options: Options) -> None:
-    """Print the sandbox's address and the credentials; print only those secrets that are public."""
+    """Print the sandbox's address and credentials; a variable's name replaces a private secret."""
     admin = options.admin
     ((token_name, token_secret),) = admin.tokens
     password = admin.password if admin.password == ADMIN.password else f"${PASSWORD}"

@@ -50,7 +50,7 @@ class CallFault:
         path: relative to `/api/{version}/`; "*" or `{name}` matches one part of the path. The whole
             pattern "**" matches any path.
         nth: the number of the first matching call that is hit, counted from 1.
-        times: the number of matching calls that are hit from then on; None hits all of them.
+        times: the number of matching calls that are hit from then on; None hits all matching calls.
     """
 
     method: str = "*"
@@ -142,7 +142,7 @@ class JobFault:
     Attributes:
         job_kind: the kind shown in lists of jobs; None matches any kind.
         nth: the number of the first matching job that is hit, counted from 1.
-        times: the number of matching jobs that are hit from then on; None hits all of them.
+        times: the number of matching jobs that are hit from then on; None hits all matching jobs.
     """
 
     job_kind: str | None = None
@@ -152,7 +152,7 @@ class JobFault:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FailJob(JobFault):
-    """The job fails without effect. Its answer shows these notes, if any."""
+    """The job fails without effect, with the given notes; None stands for no notes."""
 
     kind: Literal["fail_job"] = "fail_job"
     notes: str | None = None

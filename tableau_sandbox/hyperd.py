@@ -46,7 +46,7 @@ def hyper_process() -> HyperProcess:
     if found is not None and _answers(found):
         return found
     with _starting:
-        # If this is not so, another thread has already started a new hyperd.
+        # If the condition is false, another thread has already started a new hyperd.
         if _running is found or _running is None:
             _running = _Hyperd()
         return _running
@@ -95,7 +95,7 @@ class UnreadableFileError(ValueError):
 
 
 def with_hyperd(work: Callable[[HyperProcess], Result], *files: Path) -> Result:
-    """Return the result of `work`; if hyperd crashes during the work, repeat it once.
+    """Return the result of `work`; if hyperd crashes during the work, repeat the work once.
 
     A damaged file can crash hyperd, and a crash ends all work in progress. Second attempts run one
     at a time, so that a damaged file spoils only its own second attempt.

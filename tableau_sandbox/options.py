@@ -87,7 +87,7 @@ def _connected_app(text: str) -> ConnectedApp:
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class Options(Quirks):
-    """The behaviour of a sandbox, with the behaviour that Tableau's documentation leaves open.
+    """The options of a sandbox, in addition to the inherited quirks.
 
     Each attribute with a help text is an option of the command.
 

@@ -26,7 +26,8 @@ from tableau_sandbox.store.records import (
 )
 
 _JOBS_SHOWN = 20
-# Fields whose names contain this count the rows of tables. Tableau displays them under other names.
+# Fields whose names contain this text count the rows of tables. Tableau displays them under other
+# names.
 _INTERNAL = "__tableau_internal_object_id__"
 # Published content must not run code or load anything.
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}

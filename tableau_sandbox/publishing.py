@@ -53,8 +53,8 @@ def find_target(
     """Find the data source that a publication would change; None if the publication creates one.
 
     Args:
-        as_job: whether the request only queues a job. If so, and if the quirk `taken_name` says so,
-            a taken name is not refused here.
+        as_job: whether the request only queues a job. With the quirk `taken_name` set to "in-job",
+            such a request may have a taken name.
 
     Raises:
         RestError: 404005, 404004 or 403007: the project or the data source does not exist, the name
@@ -97,8 +97,8 @@ class Prepared:
     Attributes:
         publication: the request.
         content: the content that the data source will have.
-        appended_to: the published file whose rows are part of the content; None if no rows were
-            published before or they are replaced.
+        appended_to: the published file whose rows are part of the content; None if the publication
+            appends no rows.
     """
 
     publication: Publication

@@ -8,8 +8,8 @@ request or when time passes. So a test sees the same history each time, call by 
         simulation.carry(exchange := Exchange("GET", "/api/3.27/serverInfo"))
         simulation.pass_time(3600)
 
-Action batches can be parsed and applied to files without any server. This is the only inner module
-of the sandbox that outside code imports.
+Action batches can be parsed and applied to files without any server. No other inner module of the
+sandbox is imported by outside code.
 """
 
 from collections.abc import Callable, Generator, Mapping

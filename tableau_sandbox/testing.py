@@ -91,7 +91,7 @@ class Sandbox:
             ):
                 server.run(sockets=[listener])
         except Exception as error:
-            # `start` raises the error that prevents a start.
+            # `start` raises this error.
             started.put(error)
             if self._running is not None:
                 raise
@@ -102,7 +102,8 @@ class Sandbox:
         Raises:
             LookupError: the data source does not exist, or has no data of its own.
         """
-        # Open a connection of its own, so that a test can look while the sandbox is stopped.
+        # Open a separate connection to the database, so that a test can look while the sandbox is
+        # stopped.
         with closing(sqlite3.connect(self.data_dir / DATABASE_FILE)) as database:
             sql = "SELECT hyper_file FROM datasource WHERE luid = ?"
             row = database.execute(sql, (luid,)).fetchone()

@@ -160,8 +160,8 @@ def _update(step: _Step) -> None:
 def _upsert(step: _Step) -> None:
     columns = inserted_columns(step.target, step.rows, step.condition)
     _check_unique_source(step)
-    # The update may change the values that the condition compares, so find the unmatched rows
-    # before.
+    # The update may change the values that the condition compares, so find the unmatched source
+    # rows first.
     step.run("DELETE FROM unmatched")
     step.run(
         f"INSERT INTO unmatched SELECT s.ctid FROM {_aliased(step.rows)}"  # noqa: S608

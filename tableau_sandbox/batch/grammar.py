@@ -214,7 +214,7 @@ class Upsert(_Action):
 
 
 class Delete(_Action):
-    """Deletes the rows for which the condition holds, or holds with at least one source row."""
+    """Deletes target rows. With a source, the condition must hold for at least one source row."""
 
     action: Literal["delete"]
     source_table: Name = ""

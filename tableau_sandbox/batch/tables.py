@@ -57,7 +57,7 @@ class BatchError(RuntimeError):
 
     @property
     def note(self) -> str:
-        """The error as a note of the job, in the form of real servers where that form is known."""
+        """The error as a note of the job, in the form of real servers if that form is known."""
         if self.code.isdigit():
             return f"{_SERVER_CLASS}: {self.message} (errorCode={self.code})"
         where = "" if self.action is None else f"Action {self.action + 1}: "

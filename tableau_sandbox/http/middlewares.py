@@ -30,7 +30,7 @@ _HOST = re.compile(r"(?:\[([^\]]+)\]|([^:\[\]]+))(?::[0-9]*)?")
 class HostGuard:
     """Passes on requests whose Host is a loopback name, the reached address, or an allowed name.
 
-    After a web page has loaded, its site may change the site's name to point to 127.0.0.1 (DNS
+    After a web page has loaded, its owner may let the page's host name point to 127.0.0.1 (DNS
     rebinding). For the browser, the sandbox then belongs to the site of the page. The page could
     read the sandbox's answers, or sign in with the documented password. Only the header Host
     reveals the foreign name. The guard ignores the port in Host: a forwarded port may differ, and a
@@ -89,7 +89,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Return the first `most + 1` bytes of a body. A result of `most + 1` bytes means: too long.
+    """Return the first `most + 1` bytes of a body; so many bytes show that the body is too long.
 
     This reads the body to its end, so that the client sees a refusal, but discards the rest.
     """

@@ -145,8 +145,8 @@ def ensure_certificate(data_dir: Path) -> Path:
     """
     folder = data_dir / _FOLDER
     if not (folder / _SERVER).exists():
-        # Make both files in a temporary folder, so that a killed process never leaves only one of
-        # them here.
+        # Make both files in a temporary folder: a killed process must not leave only one file in
+        # the final folder.
         made = data_dir / f"{_FOLDER}.new"
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir(mode=0o700)
@@ -157,7 +157,7 @@ def ensure_certificate(data_dir: Path) -> Path:
 
 
 def _make(folder: Path) -> None:
-    # Import this here, because only HTTPS needs it.
+    # Import the module here, because only HTTPS needs it.
     import trustme
 
     authority = trustme.CA(organization_name="Tableau sandbox")

@@ -29,7 +29,7 @@ class Worker:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop. A job that is taking effect ends first; a waiting job is dropped."""
+        """Let a job that is taking effect end, drop a job that still waits, and stop."""
         self._stopping.set()
         self._thread.join()
 
@@ -62,8 +62,8 @@ class Worker:
             choose=self._choose,
         )
         if job is None:
-            # Without a change of the database, a fault may release jobs, and late stamps may become
-            # due.
+            # Even without a change of the database, a fault may release jobs, and late stamps may
+            # become due.
             if not (jobs.unfinished_jobs(database) or database.rows("SELECT due FROM late_stamp")):
                 self._idle_at = seen
             self._stopping.wait(_PAUSE_SECONDS)

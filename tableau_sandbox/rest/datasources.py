@@ -205,7 +205,7 @@ def _move_stamp(services: Services, datasource: Datasource) -> None:
 
 
 def _labels(text: str) -> list[str]:
-    """Split an attribute into labels at spaces and commas. Text in double quotes is one label."""
+    """Split an attribute into labels at spaces and commas; in double quotes, it is one label."""
     if len(text) > 1 and text.startswith('"') and text.endswith('"'):
         return [text[1:-1]] if text[1:-1].strip() else []
     return [label for label in re.split(r"[\s,]+", text) if label]
@@ -278,7 +278,7 @@ def refresh_datasource(services: Services, call: Call) -> Reply:
     job = queue_refresh(services, datasource, user=call.user.luid)
     if job is None:
         raise refusal("409093", f"A refresh of '{datasource.name}' is already queued.")
-    # Other calls that queue a job answer with its progress; the answer to this call has none.
+    # Other calls that queue a job answer with the job's progress, but this call does not.
     return accepted(services, job, progress=False)
 
 

@@ -51,7 +51,7 @@ def get_job(services: Services, call: Call) -> Reply:
 
 
 def accepted(services: Services, job: Job, *, progress: bool = True) -> Reply:
-    """Return the answer to a request that has queued a job, with the job's progress if wanted."""
+    """Return the answer to a request that has queued a job, optionally with the job's progress."""
     return _reply(services, job, status=202, progress=progress)
 
 
@@ -104,6 +104,6 @@ _JOBS, _JOB = "sites/{site}/jobs", "sites/{site}/jobs/{job}"
 ROUTES = (
     Route("GET", _JOBS, query_jobs, ("tableau:jobs:read",)),
     Route("GET", _JOB, get_job, ("tableau:jobs:read",)),
-    # The lists of scopes at hand do not name this scope, but clients that cancel jobs request it.
+    # The known lists of scopes omit this scope, but clients that cancel jobs request it.
     Route("PUT", _JOB, cancel_job, ("tableau:jobs:update",)),
 )

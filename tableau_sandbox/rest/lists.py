@@ -184,7 +184,7 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
 
 
 def _order(text: str, *, fields: Mapping[str, Field[_T]]) -> list[tuple[Field[_T], bool]]:
-    """Return the fields to sort by and whether to descend; the last key comes first.
+    """Return pairs, last key first: a field to sort by, and whether its order is descending.
 
     The caller sorts by one field after another, and sorting is stable.
     """

@@ -112,7 +112,7 @@ def _governing(services: Services, rules: RuleSet, thing: Project | Datasource) 
 
 
 def _check_named(request: Element, thing: Project | Datasource) -> None:
-    """Refuse a request that names an object other than the object in its path."""
+    """Refuse a request whose body names a different object from its path."""
     kind = "project" if isinstance(thing, Project) else "datasource"
     for child in request:
         if child.tag not in (kind, "granteeCapabilities"):
@@ -132,7 +132,7 @@ def _check_grantee(services: Services, call: Call, *, kind: str, luid: str) -> N
 
 _PROJECT = "sites/{site}/projects/{project}"
 _DATASOURCE = "sites/{site}/datasources/{datasource}"
-# The path of the rules that a project's future data sources begin with.
+# The path of the default rules for future data sources of a project.
 _DEFAULTS = f"{_PROJECT}/default-permissions/datasources"
 _OF_PROJECT, _OF_DATASOURCE = access.OF_PROJECTS, access.OF_DATASOURCES
 _MANAGE = access.CHANGE_PERMISSIONS
