@@ -230,7 +230,7 @@ def copy_rules(database: Database, source: RuleSet, target: RuleSet) -> None:
 
 
 def give_project_rules(database: Database, project: Project, *, template: str) -> None:
-    """Give a new project the rules of the project `template`.
+    """Give a new project the rules that count for the project `template`.
 
     Args:
         template: the LUID of the parent or, for a project at the top level, of the default project.
