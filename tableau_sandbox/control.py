@@ -77,7 +77,7 @@ def path_matches(pattern: str, raw_path: bytes) -> bool:
 
 
 def _no_connections(peer: Peer) -> None:
-    raise RuntimeError(f"no server is running that could hang up on {peer}")
+    raise RuntimeError(f"no server is running, so there is no connection to {peer}")
 
 
 class Control:
@@ -121,7 +121,7 @@ class Control:
             except OverflowError as error:
                 raise ValueError(f"the clock cannot move by {seconds} seconds") from error
             if seconds < 0:
-                raise ValueError("the clock moves ahead only")
+                raise ValueError("the clock can only move ahead")
             self._ahead = ahead
 
     def add(self, fault: Fault) -> Armed:

@@ -34,9 +34,9 @@ def read_json(body: bytes) -> Any:
     except JsonError:
         raise
     except RecursionError as error:
-        raise JsonError("it is nested too deeply") from error
+        raise JsonError("the JSON is nested too deeply") from error
     except ValueError as error:
-        raise JsonError(f"it is not JSON: {error}") from error
+        raise JsonError(f"the text is not JSON: {error}") from error
     return value
 
 
@@ -45,7 +45,7 @@ def first_problem(error: ValidationError) -> str:
     problem: Any = error.errors(include_url=False)[0]
     place = ".".join(map(str, problem["loc"])) or "the body"
     reason = problem["msg"].removeprefix("Value error, ")
-    return f"{place}: {reason}; it is {problem['input']!r:.200}"
+    return f"{place}: {reason}; the value is {problem['input']!r:.200}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _number(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def _no_number(written: str) -> None:
-    raise JsonError(f"{written} is no number")
+    raise JsonError(f"{written} is not a number")
 
 
 def _check(value: object, *, levels: int) -> None:
@@ -76,9 +76,9 @@ def _check(value: object, *, levels: int) -> None:
         # hyperd treats U+0000 as the end of a statement, and half a surrogate pair is not a
         # character.
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise JsonError(f"{value[:100]!a} is no text: it contains U+0000 or half a character")
+            raise JsonError(f"{value[:100]!a} is not valid text: U+0000 or half a character")
     elif isinstance(value, dict | list):
         if not levels:
-            raise JsonError(f"it is nested more than {_DEEPEST} deep")
+            raise JsonError(f"the JSON has more than {_DEEPEST} levels")
         for item in (*value, *value.values()) if isinstance(value, dict) else value:
             _check(item, levels=levels - 1)

@@ -76,7 +76,7 @@ class Constant(_Part):
             return None
         value = _value(type_, written)
         if value is None:
-            raise ValueError(f"no {type_}{_HINTS.get(type_, '')}")
+            raise ValueError(f"not of the type {type_}{_HINTS.get(type_, '')}")
         return value
 
 
@@ -98,15 +98,15 @@ class Comparison(_Part):
     def _has_two_operands(self) -> "Comparison":
         if "const" not in self.model_fields_set:
             if len(self.columns) != len(Side):
-                raise ValueError("it needs two columns, or a column and a constant")
+                raise ValueError("a comparison needs two columns, or a column and a constant")
             if self.op == "has":
-                raise ValueError("it needs a constant to look for")
+                raise ValueError("'has' needs a constant to look for")
         elif self.const is None or len(self.columns) != 1:
-            raise ValueError("it has a constant, and so needs exactly one column")
+            raise ValueError("a comparison with a constant needs exactly one column")
         elif self.op == "has" and self.const.type != "string":
-            raise ValueError("it needs a constant of the type string")
+            raise ValueError("'has' needs a constant of the type string")
         elif self.const.v is None and self.op != "is":
-            raise ValueError("it never holds for null; 'is' compares with it")
+            raise ValueError("only 'is' can compare with null")
         return self
 
 
@@ -152,7 +152,7 @@ def _whole(written: object) -> object:
         terms += len(level) - sum(isinstance(args, list) for args in inner)
         level = [arg for args in inner if isinstance(args, list) for arg in args]
     if level:
-        raise ValueError(f"the condition is nested more than {_DEEPEST} deep")
+        raise ValueError(f"the condition has more than {_DEEPEST} levels")
     if terms > _MOST_TERMS:
         raise ValueError(f"the condition has {terms} terms, more than {_MOST_TERMS}")
     return written
@@ -227,7 +227,7 @@ class Delete(_Action):
         if self.source_schema:
             raise ValueError("a 'source-schema' needs a 'source-table'")
         if columns_of(self.condition, Side.SOURCE):
-            raise ValueError("without a 'source-table', a condition knows no 'source-col'")
+            raise ValueError("a condition with a 'source-col' needs a 'source-table'")
         return self
 
 

@@ -215,11 +215,11 @@ def _problem(comparison: Comparison, types: list[ColumnType]) -> str | None:
         if constant.v is None:
             return None
         if first.type.tag not in _OF_CONSTANTS[constant.type]:
-            return f"its type {first} does not go with constants of the type {constant.type}"
+            return f"its type {first} does not match constants of the type {constant.type}"
     elif first != types[1]:
         return f"their types {first} and {types[1]} differ"
     if comparison.op not in _operators(first):
-        return f"the type {first} does not allow it"
+        return f"the type {first} does not allow this comparison"
     return None
 
 

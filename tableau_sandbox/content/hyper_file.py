@@ -201,7 +201,7 @@ def _append(
 def _only_table(content: HyperContent, whose: str) -> Table:
     if len(content.tables) != 1:
         raise NotAppendableError(
-            f"{whose} has {len(content.tables)} tables; only a single one can be appended to."
+            f"{whose} has {len(content.tables)} tables; it must have exactly one table."
         )
     return content.tables[0]
 

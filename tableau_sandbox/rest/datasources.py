@@ -259,7 +259,7 @@ def check_connection(call: Call, datasource: Datasource) -> None:
 def _port(request: Element, default: str) -> str:
     port = request.get("serverPort", default)
     if port and not re.fullmatch("[0-9]{1,5}", port):
-        raise malformed(f"The port '{port:.100}' is no number.")
+        raise malformed(f"The port '{port:.100}' is not a number.")
     return port
 
 

@@ -179,7 +179,7 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
     try:
         wanted = chosen.parse(fold(value))
     except ValueError as error:
-        raise refusal("400065", f"'{value}' is no value for '{name}'.") from error
+        raise refusal("400065", f"'{value}' is not a value for '{name}'.") from error
     return lambda item: any(test(chosen.parse(fold(found)), wanted) for found in chosen.read(item))
 
 

@@ -92,7 +92,7 @@ class _Resource:
             for capability in grantee.iterfind("capabilities/capability"):
                 name, mode = capability.get("name", ""), capability.get("mode", "")
                 if name not in self.capabilities or mode not in (access.ALLOW, access.DENY):
-                    raise malformed(f"'{name}' '{mode}' is no capability with its mode.")
+                    raise malformed(f"'{name}' is not a capability, or '{mode}' is not a mode.")
                 yield Rule(luid, name, mode)
 
     def _written(self, services: Services, thing: Project | Datasource) -> Element:

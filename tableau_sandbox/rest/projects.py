@@ -192,7 +192,7 @@ def _check_leads(services: Services, call: Call, project: Project | None) -> Non
 def _content_permissions(request: Element, default: str) -> str:
     value = request.get("contentPermissions", default)
     if value not in _PERMISSIONS:
-        raise malformed(f"'{value}' is no way to manage the permissions of a project.")
+        raise malformed(f"'{value}' is not a mode for the permissions of a project.")
     return value
 
 

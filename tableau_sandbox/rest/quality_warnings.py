@@ -48,7 +48,7 @@ def add_warning(services: Services, call: Call) -> Reply:
             updated_at=now,
         )
         if made.type not in _TYPES:
-            raise malformed(f"'{made.type:.100}' is no type of a data quality warning.")
+            raise malformed(f"'{made.type:.100}' is not a type of data quality warnings.")
         if services.database.find(QualityWarning, datasource=source.luid, type=made.type):
             raise refusal("409004", f"'{source.name}' has a warning of the type {made.type}.")
         services.database.save("quality_warning", vars(made))

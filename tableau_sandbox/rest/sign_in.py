@@ -133,7 +133,7 @@ def _app(services: Services, header: Mapping[str, Any]) -> ConnectedApp:
 
 def _check_lifetime(expires_at: object, *, now: float) -> None:
     if not isinstance(expires_at, int | float) or isinstance(expires_at, bool):
-        raise _refused("the claim 'exp' is no time")
+        raise _refused("the claim 'exp' is not a time")
     if expires_at <= now:
         raise _refused("the token has expired")
     # The comparison is negated to refuse NaN as well.
@@ -144,7 +144,7 @@ def _check_lifetime(expires_at: object, *, now: float) -> None:
 def _text(claims: Mapping[str, Any], name: str) -> str:
     value = claims[name]
     if not isinstance(value, str) or not value:
-        raise _refused(f"the claim '{name}' is no text")
+        raise _refused(f"the claim '{name}' is not text")
     return value
 
 

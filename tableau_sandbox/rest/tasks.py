@@ -41,7 +41,7 @@ def add_task(services: Services, call: Call) -> Reply:
     named = replace(call, path={**call.path, "datasource": about.get("id", "")})
     found = find_datasource(services, named, to=access.CHANGE_PERMISSIONS, refused="403032")
     if not found.has_extracts:
-        raise refusal("409090", f"The datasource '{found.name}' is no extract.")
+        raise refusal("409090", f"The datasource '{found.name}' is not an extract.")
     times = "" if shared else ElementTree.tostring(own, "unicode")
     task = RefreshTask(new_luid(), call.site.luid, found.luid, shared, times)
     services.database.save("refresh_task", vars(task))

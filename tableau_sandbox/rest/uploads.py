@@ -93,7 +93,7 @@ def _sequence(text: str | None, *, known: dict[int, str], most: int) -> int:
     elif re.fullmatch(r"[0-9]{1,6}", text) and int(text) > 0:
         sequence = int(text)
     else:
-        raise refusal("400000", f"'{text}' is no sequence number.")
+        raise refusal("400000", f"'{text}' is not a sequence number.")
     if sequence in known:
         raise refusal("400000", f"The block {sequence} was uploaded already.")
     if len(known) >= most or sequence > most:

@@ -102,7 +102,7 @@ class QueryField(_Strict):
     @classmethod
     def _check_one_computation(cls, value: Any) -> Any:
         if isinstance(value, dict) and {"function", "calculation"} <= value.keys():
-            raise PydanticCustomError("400803", "It has both a function and a calculation")
+            raise PydanticCustomError("400803", "The field has both a function and a calculation")
         return value
 
     @property
