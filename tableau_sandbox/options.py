@@ -38,7 +38,7 @@ class UserSeed:
     def __post_init__(self) -> None:
         if self.site_role not in SITE_ROLES:
             raise ValueError(
-                f"'{self.site_role}' is not a site role; Tableau has {', '.join(SITE_ROLES)}"
+                f"'{self.site_role}' is no site role; Tableau has {', '.join(SITE_ROLES)}"
             )
 
 

@@ -45,7 +45,7 @@ def first_problem(error: ValidationError) -> str:
     problem: Any = error.errors(include_url=False)[0]
     place = ".".join(map(str, problem["loc"])) or "the body"
     reason = problem["msg"].removeprefix("Value error, ")
-    return f"{place}: {reason}; the value is {problem['input']!r:.200}"
+    return f"{place}: {reason}; it is {problem['input']!r:.200}"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def test_constants_refused(type_: str, written: Any):
 def test_null_is_for_is():
     """Prevents: a delete that never matches passes for a delete of the NULLs."""
     assert parsed_constant(const("datetime", None, op="is")).v is None
-    with pytest.raises(GrammarError, match="'is' compares with it"):
+    with pytest.raises(GrammarError, match="'is' can compare with null"):
         parse(const("string", None, op="has"))
 
 

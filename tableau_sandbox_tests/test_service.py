@@ -65,8 +65,8 @@ def test_requests_are_logged_without_secrets(tmp_path: Path):
         ("--kept-revisions=0", "--kept-revisions"),
         ("--hyper-profile=2018.1", "--hyper-profile"),
         ("--connected-app client:key:short", "the secret needs 32 bytes"),
-        ("--user ann:secret:Admin", "'Admin' is not a site role; Tableau has ServerAdmin"),
-        ("--user ann:secret:creator", "'creator' is not a site role; Tableau has ServerAdmin"),
+        ("--user ann:secret:Admin", "'Admin' is no site role; Tableau has ServerAdmin"),
+        ("--user ann:secret:creator", "'creator' is no site role; Tableau has ServerAdmin"),
     ],
 )
 def test_senseless_arguments(arguments: str, message: str, capsys: pytest.CaptureFixture[str]):
