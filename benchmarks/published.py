@@ -26,8 +26,8 @@ def check_published(
 
     Args:
         wanted: the Parquet files of the model, which may have more columns than `columns`.
-        folder: where the download is kept during the comparison; None stands for the system's
-            temporary folder.
+        folder: where the download is kept during the comparison; None means the system's temporary
+            folder.
         slices: see `differing_rows`.
 
     Raises:

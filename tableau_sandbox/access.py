@@ -172,8 +172,8 @@ class Access:
 def scopes_allow(granted: Sequence[str], needed: Sequence[str]) -> bool:
     """Whether a `granted` scope equals one of the `needed` scopes, or covers it as a wildcard.
 
-    A wildcard stands for all actions on one kind of resource: `tableau:datasources:*`. Tableau's
-    list has no wildcard for all resources.
+    A wildcard covers all actions on one kind of resource: `tableau:datasources:*`. Tableau's list
+    has no wildcard for all resources.
     """
     return any(scope in granted or _wildcard(scope) in granted for scope in needed)
 

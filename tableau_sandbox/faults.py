@@ -152,7 +152,7 @@ class JobFault:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class FailJob(JobFault):
-    """The job fails without effect, with the given notes; None stands for no notes."""
+    """The job fails without effect, with the given notes; None means no notes."""
 
     kind: Literal["fail_job"] = "fail_job"
     notes: str | None = None

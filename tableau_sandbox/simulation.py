@@ -129,7 +129,7 @@ class Simulation:
     def pass_time(self, seconds: float) -> None:
         """Let time pass, so that jobs start and end and time stamps move when they are due.
 
-        The clock stands still while a job starts or ends.
+        The clock stops while a job starts or ends.
         """
         if self.stands_still:
             return
@@ -181,7 +181,7 @@ class Simulation:
         self._running = running
 
     def _at(self, happens: Callable[[], Any]) -> None:
-        """Call a function while the clock stands still."""
+        """Call a function while the clock is stopped."""
         inside, self.stands_still = self.stands_still, True
         try:
             happens()

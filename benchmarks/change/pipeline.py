@@ -75,10 +75,10 @@ def publish(
     """Materialize the model, if the kind has a model, and then the data source.
 
     Args:
-        folder: contains the source, in `source`. Unless `environment` sets DAGSTER_HOME, Dagster
-            keeps its history in this folder too.
+        folder: contains the source, in `source`. Dagster keeps its history there too, if
+            `environment` does not set DAGSTER_HOME.
         environment: variables that configure the pipeline.
-        slots: the partitions of the model to write; () stands for all partitions.
+        slots: the partitions of the model to write; () means all partitions.
         full: publish the whole data source.
     """
     os.environ.update(environment)

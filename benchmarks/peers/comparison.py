@@ -30,8 +30,8 @@ def compare_with_peers(scale: float, runs: int) -> None:
     """Print a table for each input.
 
     Contenders that collect all rows in Python run on a tenth of the scale, and ours runs there too.
-    Their seconds per row are also compared with those of ours at the whole scale, because on few
-    rows the warming of the JVM takes most of the time.
+    Their seconds per row are also compared with those of ours at the whole scale. On few rows, the
+    warming of the JVM takes most of the time.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)

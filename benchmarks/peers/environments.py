@@ -20,7 +20,7 @@ def python_of(environment: str | None) -> str:
     """Return the interpreter of an environment, and create the environment if it is missing.
 
     Args:
-        environment: its name; None stands for our own interpreter.
+        environment: its name; None means our own interpreter.
 
     Raises:
         subprocess.CalledProcessError: pip failed, and printed the reason.

@@ -25,7 +25,7 @@ class Contender:
 
     Attributes:
         module: the name of the contender's module in this package.
-        environment: the contender's Python environment; None stands for our own.
+        environment: the contender's Python environment; None means our own.
     """
 
     name: str

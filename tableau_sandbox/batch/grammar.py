@@ -118,7 +118,7 @@ class Junction(_Part):
 
 
 Condition: TypeAlias = Annotated[Junction | Comparison, Field(discriminator="op")]
-# This condition stands for the constant true: an `and` of no conditions always holds.
+# This condition represents the constant true: an `and` of no conditions always holds.
 ALWAYS = Junction.model_construct(op="and", args=[])
 
 

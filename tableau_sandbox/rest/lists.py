@@ -202,7 +202,7 @@ def _listed(found: str, wanted: str) -> bool:
 
 
 def _matches(found: str, pattern: str) -> bool:
-    """Whether a text matches a pattern, in which each asterisk stands for any text."""
+    """Whether a text matches a pattern, in which each asterisk matches any text."""
     first, *others = pattern.split("*")
     *middle, last = others
     # Search the parts one after another, because a regular expression could take seconds.

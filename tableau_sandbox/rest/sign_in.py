@@ -23,8 +23,8 @@ _CLAIMS = ("iss", "exp", "jti", "aud", "sub", "scp")
 def sign_in(services: Services, call: Call) -> Reply:
     """Open a session.
 
-    A sign-in with a personal access token ends the former session of this token, unless the option
-    `one_session_per_token` is off.
+    With the option `one_session_per_token`, a sign-in with a personal access token ends the former
+    session of this token.
     """
     credentials = parse_request(call.body, "credentials")
     user, access_token, scopes = _identify(services, credentials)

@@ -57,8 +57,8 @@ def consume_upload(services: Services, call: Call, luid: str, *, limit: float = 
         limit: the most bytes that the file may have.
 
     Raises:
-        RestError: 404015, the user has no such session; 400000, the session has no blocks, has too
-            many bytes, or lacks a block.
+        RestError: 404015, the user has no open session with this LUID; 400000, the session has no
+            blocks, has too many bytes, or lacks a block.
     """
     # Hold the lock: a sweep must not remove the blocks between the session's end and their move.
     # Move the blocks after that end, so that a crash never leaves a session without its blocks.

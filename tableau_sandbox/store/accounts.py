@@ -100,7 +100,7 @@ def session(database: Database, token: str, *, now: float) -> Session | None:
 
 
 def end_sessions_of_user(database: Database, name: str | None) -> None:
-    """End all sessions of the user with this name; None stands for all users."""
+    """End all sessions of the user with this name; None means all users."""
     for user in database.all(User, **({} if name is None else {"name": name})):
         database.delete("session", user=user.luid)
 

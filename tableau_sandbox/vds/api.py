@@ -121,8 +121,8 @@ class VdsApi:
         """Return a data source that the user may query.
 
         Raises:
-            RestError: 404937, the user may not see such a data source; 403800, the user may not
-                query it.
+            RestError: 404937, the user may not see the data source; 403800, the user may not query
+                it.
         """
         source = self._services.database.find(Datasource, site=session.site.luid, luid=luid)
         access = access_to(self._services.database, session.site.luid)
