@@ -107,7 +107,7 @@ def _bench(scale: float) -> Generator["_Bench"]:
 
 @dataclass(frozen=True)
 class _Bench:
-    """Two data sources. Both hold the first content before the first run."""
+    """Two data sources, which hold the first content before the first run."""
 
     folder: Path
     contents: tuple[Content, Content]

@@ -52,7 +52,7 @@ class Cost:
 
     @property
     def client(self) -> float:
-        """The seconds in which the refresh waited for neither the uplink nor the server."""
+        """The part of `wall` without the seconds of `uplink` and `server`."""
         return self.wall - self.uplink - self.server
 
 

@@ -44,7 +44,7 @@ def figure(
 def entry(benchmark: str, options: Mapping[str, str]) -> str:
     """Return the key of a benchmark's results, with the options that change what it does.
 
-    So the results of scale 10 neither replace those of scale 1 nor get compared with them.
+    So the results of scale 1 and of scale 10 are separate entries.
     """
     return " ".join([benchmark, *(f"--{name} {value}" for name, value in options.items())])
 

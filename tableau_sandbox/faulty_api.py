@@ -65,7 +65,7 @@ class FaultyApi:
         self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, unless a fault prevents it."""
+        """Answer one request, or misbehave as the armed faults demand."""
         hits = self.services.control.hits_on_call(scope["method"], scope["raw_path"])
         await self._answer(hits, scope, receive=receive, send=send)
 
@@ -121,7 +121,7 @@ class FaultyApi:
         if fault.when == "after":
             await self._answer(others, scope, receive=receive, send=swallow)
         self.services.control.hang_up(scope["client"])
-        # Wait until the server has noticed the break; otherwise it would report a missing answer.
+        # Wait until the server has noticed the break, or the server would report a missing answer.
         while (await receive())["type"] != "http.disconnect":
             pass
 

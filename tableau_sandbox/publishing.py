@@ -54,7 +54,7 @@ def find_target(
 
     Args:
         as_job: whether the request only queues a job. With the quirk `taken_name` set to "in-job",
-            such a request may have a taken name.
+            a request for a job may use a taken name.
 
     Raises:
         RestError: 404005, 404004 or 403007: the project or the data source does not exist, the name

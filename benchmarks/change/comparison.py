@@ -29,7 +29,7 @@ _MEMORY = "2g"
 
 @dataclass(frozen=True)
 class Turn:
-    """The costs of both ways to the same content.
+    """The costs of two ways to the same content: shipping the change, and working in full.
 
     Attributes:
         spark: the processor seconds of starting a Spark session that writes nothing; 0 if the case
@@ -81,7 +81,7 @@ def _bench(case: Case, folder: Path, scale: float, *, memory: str) -> Generator[
 
 @dataclass(frozen=True)
 class _Bench:
-    """One data source and its source, in one folder.
+    """A data source and the source of its rows, in one folder.
 
     Attributes:
         slices: the number of parts in which the published rows are compared, to save memory.
@@ -94,7 +94,7 @@ class _Bench:
     slices: int
 
     def turn(self, number: int) -> Turn:
-        """Change the source, then refresh the data source in both ways."""
+        """Change the source; then refresh the data source by the change, and again in full."""
         case = self.case
         spark = in_fresh_process(start_spark) if case.has_model else 0
         slots = case.change(self.lineitem, self.folder / "source", number)

@@ -70,7 +70,7 @@ def newest(table: Path) -> tuple[list[str], list[str]]:
 def vacuum_delta(table: Path) -> None:
     """Remove the files that only older versions of the table use."""
     if has_vectors(table):
-        return  # No file is superfluous, and delta-rs cannot vacuum such a table.
+        return  # All files are in use, and delta-rs cannot vacuum a table with vectors.
     DeltaTable(table).vacuum(0, dry_run=False, enforce_retention_duration=False)
 
 

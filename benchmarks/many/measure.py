@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-# Import these before the clock starts: every location needs them, whatever it defines.
+# Import these modules before the clock starts: every location needs them.
 import pyspark.sql  # noqa: F401
 
 import tableau_pipeline.components

@@ -235,7 +235,7 @@ Action: TypeAlias = Annotated[Insertion | Update | Upsert | Delete, Field(discri
 
 
 class Batch(_Part):
-    """Actions in the order in which they are applied. If one fails, none takes effect."""
+    """Actions in the order of their application. If an action fails, no action takes effect."""
 
     actions: Annotated[list[Action], Field(min_length=1)]
 

@@ -154,7 +154,7 @@ def inserted_columns(target: Table, source: Table, condition: Condition) -> list
             value is not inserted.
 
     Raises:
-        BatchError: the source lacks a column, has an additional column, or has one of another type.
+        BatchError: the source lacks a column, or has an additional one or one of another type.
     """
     missing = [name for name in target.types if name not in source.types]
     if missing:

@@ -20,7 +20,7 @@ _MARKUP = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""\s+([^\s=/>]+)\s*=\s*("[^"]*"|'[^']*')""")
 _ENCODING = re.compile(rb"""^<\?xml[^>]*?\bencoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
-# Tableau's products use such a prefix until a release officially supports an element or attribute.
+# Tableau's products use this prefix until a release officially supports an element or attribute.
 _FEATURE = re.compile(r"_\.fcp\.\w+\.(true|false)\.\.\.")
 _MANIFEST, _LOCATION, _BASE = "document-format-change-manifest", "repository-location", "xml:base"
 _DROPPED = frozenset({"access_mode", "sslmode", "username"})
@@ -38,13 +38,13 @@ def served_tds(tds: bytes, *, packaged_path: str, content_url: str, site: str) -
 
     Args:
         tds: well-formed XML without a document type.
-        packaged_path: the path of the `.hyper` file in the package; "" without such a file.
+        packaged_path: the path of the `.hyper` file in the package; "" without a `.hyper` file.
         content_url: the content URL of the data source.
         site: the content URL of the site.
     """
     declared = _ENCODING.match(tds.removeprefix(b"\xef\xbb\xbf"))
     marks = (b"\xff\xfe", b"\xfe\xff")
-    # UTF-16 always has a byte order mark here: `inspect_tds` refuses UTF-16 without one.
+    # UTF-16 always has a byte order mark here: `inspect_tds` refuses UTF-16 without this mark.
     encoding = "utf-16" if tds.startswith(marks) else declared[1].decode() if declared else "utf-8"
     writer = _Writer(packaged_path, _location(content_url, site=site))
     return writer.written(tds.decode(encoding)).encode(encoding, "xmlcharrefreplace")

@@ -169,7 +169,7 @@ def is_updated(services: Services, datasource: Datasource) -> bool:
 def queue_update(
     services: Services, datasource: Datasource, *, user: str, batch: bytes, payload: Path | None
 ) -> Job:
-    """Queue an update by a parsed batch; its payload, if there is one, is in `incoming/`."""
+    """Queue an update by a parsed batch; a payload is a file in `incoming/`."""
     parameters = {
         "connection": datasource.connection,
         "batch": batch.decode(),

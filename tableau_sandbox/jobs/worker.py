@@ -88,7 +88,7 @@ class Worker:
         return not self._stopping.is_set()
 
     def execute(self, job: Job, failure: FailJob | None = None) -> None:
-        """Let a started job take effect or fail. Meanwhile, other changes of content must wait."""
+        """Let a started job take effect or fail. Other changes of content wait for its end."""
         try:
             if failure is not None:
                 self._fail(job, failure.notes)

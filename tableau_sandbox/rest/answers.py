@@ -183,7 +183,7 @@ def tags_element(labels: tuple[str, ...]) -> Element:
 
 
 def revision_element(revision: Revision, *, current: int) -> Element:
-    """Return the element of the current revision or an earlier one."""
+    """Return the element of the current revision or of an earlier revision."""
     return element(
         "revision",
         {

@@ -80,7 +80,7 @@ def query_revisions(services: Services, call: Call) -> Reply:
 
 
 def download_revision(services: Services, call: Call) -> Response:
-    """Download an earlier revision. To get the current one, clients download the data source."""
+    """Download an earlier revision. For the current content, clients download the data source."""
     include_extract = call.flag("includeExtract", default=True)
     with services.database.lock:
         datasource = _own_datasource(services, call)

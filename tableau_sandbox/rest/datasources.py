@@ -205,14 +205,14 @@ def _move_stamp(services: Services, datasource: Datasource) -> None:
 
 
 def _labels(text: str) -> list[str]:
-    """Split an attribute into labels at spaces and commas; in double quotes, it is one label."""
+    """Split an attribute into labels at spaces and commas. A quoted attribute is one label."""
     if len(text) > 1 and text.startswith('"') and text.endswith('"'):
         return [text[1:-1]] if text[1:-1].strip() else []
     return [label for label in re.split(r"[\s,]+", text) if label]
 
 
 def query_connections(services: Services, call: Call) -> Reply:
-    """List the connections of a data source. Every data source has exactly one."""
+    """List the connections of a data source. Every data source has one connection."""
     datasource = find_datasource(services, call, unknown="404011")
     settings = _settings(services, datasource)
     return Reply(200, element("connections", None, connection_element(datasource, settings)))

@@ -45,7 +45,7 @@ class Call:
 
     Attributes:
         path: the decoded variable parts of the path, by name.
-        query: the query parameters; of repeated parameters, the last one counts.
+        query: the query parameters; if a parameter is repeated, its last value counts.
         body: the body, or the `request_payload` part of a multipart body.
         attachment: the file part of a multipart body.
         headers: the headers; their names ignore case.

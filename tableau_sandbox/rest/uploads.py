@@ -105,7 +105,7 @@ def _check_is_open(services: Services, call: Call, luid: str) -> None:
     """Refuse an upload session that has ended or belongs to another user.
 
     Raises:
-        RestError: 404015, the user has no such open session.
+        RestError: 404015, the user has no open session with this LUID.
     """
     sql = "SELECT 1 FROM upload WHERE luid = ? AND site = ? AND user = ? AND expires_at > ?"
     key = luid, call.site.luid, call.user.luid

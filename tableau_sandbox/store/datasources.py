@@ -35,7 +35,7 @@ def add_revision(
 def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> None:
     """Set the `updated_at` of data sources whose late stamps are due to the due times.
 
-    With `distinct`, the new `updated_at` is at least a second later than the old one.
+    With `distinct`, the new `updated_at` is at least a second later than the old value.
     """
     with database.transaction():
         for row in database.rows(

@@ -121,8 +121,7 @@ class VdsApi:
         """Return a data source that the user may query.
 
         Raises:
-            RestError: 404937, the user may not see the data source; 403800, the user may not query
-                it.
+            RestError: 404937, the user sees no such data source; 403800, the user may not query it.
         """
         source = self._services.database.find(Datasource, site=session.site.luid, luid=luid)
         access = access_to(self._services.database, session.site.luid)

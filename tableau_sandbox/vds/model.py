@@ -85,7 +85,7 @@ class Model:
     fields: tuple[Field, ...]
 
 
-# Tableau's products use such a prefix until a release officially supports an element or attribute.
+# Tableau's products use this prefix until a release officially supports an element or attribute.
 _FEATURE = re.compile(r"^_\.fcp\.\w+\.(true|false)\.\.\.")
 _PART_OF_NAME = re.compile(r"\[((?:[^\]]|\]\])*)\]")
 # A model without logical tables, which older products wrote, counts as one table of this name.

@@ -87,8 +87,8 @@ def compute(
 
     Raises:
         RestError: 400800, a calculation is invalid; 400803, the query breaks another rule; 404935,
-            a caption is not unique; 404937, the data source was deleted meanwhile; 500810, the
-            answer is empty; 501000, the sandbox does not emulate the query.
+            a caption is not unique; 404937, the data source has been deleted; 500810, the answer is
+            empty; 501000, the sandbox does not emulate the query.
     """
     for fault in faults:
         if isinstance(fault, StaleRows):
