@@ -29,15 +29,15 @@ ROOT = Path(__file__).parents[1]
 
 @event.listens_for(Engine, "connect")
 def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
-    """Dagster's databases of tests need not outlive a power cut, and commit some 30 times a run."""
+    """Do not wait for the disk: a run commits some 30 times, and no test needs these databases
+    later."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _nor_for_other_files() -> Iterator[None]:
-    """Snapshots and journals wait for the disk some 20 times a test; nor are there pauses before
-    a request is tried again."""
+    """Do not wait for the disk, some 20 times a test, or pause before a request is retried."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         patch.setattr(SafeRetry, "get_backoff_time", lambda _: 0)
@@ -46,8 +46,11 @@ def _nor_for_other_files() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_list_of_installed_components() -> Iterator[None]:
-    """Each load of a project makes one for `dg`, with schemas of all components of all packages:
-    three seconds for the first, and a fifth of a second for each other."""
+    """Skip the list of all components, which each load of a project makes for `dg`.
+
+    The list has schemas of all packages. The first list takes three seconds, and each further list
+    a fifth of a second.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             load_defs,
@@ -59,7 +62,8 @@ def _no_list_of_installed_components() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _databases_of_dagster_are_known() -> Iterator[None]:
-    """Dagster makes an engine for each query, and reads its migrations for each run's database."""
+    """Cache the engines that Dagster makes for each query, and the migrations that it reads for the
+    database of each run."""
 
     @functools.lru_cache(maxsize=50)
     def engine(url: str) -> Engine:
@@ -76,7 +80,7 @@ def _databases_of_dagster_are_known() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one JVM of the test session, which does not live long enough to compile its code well."""
+    """The Spark session of all tests. Its JVM ends too early to profit from full compilation."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
         session = spark_session(
@@ -91,7 +95,7 @@ def spark() -> Iterator[SparkSession]:
 
 @dataclass(frozen=True)
 class Shipped:
-    """The code location that the project ships, with a server and a Dagster of its own."""
+    """The code location that the project ships, with its own server and Dagster instance."""
 
     definitions: dg.Definitions
     data_dir: Path
@@ -101,7 +105,7 @@ class Shipped:
 
 @pytest.fixture(scope="session")
 def shipped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
-    """The shipped location, before anything was published."""
+    """The shipped location, with nothing published yet."""
     folder = tmp_path_factory.mktemp("story of flights")
     home = folder / "dagster_home"
     home.mkdir()
@@ -116,7 +120,7 @@ def shipped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         patch.setenv("TABLEAU_SERVER_URL", sandbox.url)
         patch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
         patch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
-        # Read when it is loaded, and not before the environment is set.
+        # The location reads the environment when it loads, so the import must not come earlier.
         from tableau_pipeline.definitions import defs
 
         yield Shipped(defs(), data_dir, sandbox, instance)
@@ -124,14 +128,14 @@ def shipped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @dataclass(frozen=True)
 class Story(Shipped):
-    """The output of the demo, and what it left on disk, on the sandbox and in Dagster."""
+    """The demo after its end: its output, and its data on disk, on the sandbox and in Dagster."""
 
     lines: list["Line"]
 
 
 @pytest.fixture(scope="session")
 def story(shipped: Shipped) -> Story:
-    """The demo's refreshes of the real flights, in this process and its one JVM."""
+    """Play the demo with the real flights, in this process and its one JVM."""
     from tableau_pipeline.demo.story import CHAPTERS, refresh, roll_back_and_release
 
     chapters = [refresh(chapter, shipped.definitions, shipped.instance) for chapter in CHAPTERS]

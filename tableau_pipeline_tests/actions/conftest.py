@@ -1,4 +1,4 @@
-"""Servers of the refresh's tests serve these too."""
+"""The tests of action batches use the servers of the refresh tests."""
 
 from tableau_pipeline_tests.refresh.conftest import eyes, server
 

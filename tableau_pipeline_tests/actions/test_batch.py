@@ -1,4 +1,4 @@
-"""Action batches: what the builder makes, what it refuses, and the rows that each leaves."""
+"""Action batches: the requests that the builder makes, its refusals, and the rows after a batch."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -48,9 +48,9 @@ def rows_after(
     published: Mapping[str, str],
     payload: Mapping[str, str] | None = None,
 ) -> dict[str, Rows]:
-    """The rows of each published table after a batch.
+    """Apply a batch to a new file, and return the rows of each published table.
 
-    Both files are made by queries.
+    `published` and `payload` map the name of each table to the query that makes its rows.
     """
     before = file_of(folder / "before.hyper", published)
     source = None if payload is None else file_of(folder / "payload.hyper", payload)
@@ -60,7 +60,7 @@ def rows_after(
 
 
 def file_of(path: Path, tables: Mapping[str, str]) -> Path:
-    """A `.hyper` file with tables in "Extract", made by queries."""
+    """Write a `.hyper` file whose tables, in the schema "Extract", come from queries."""
     with Connection(hyper_process().endpoint, path, CreateMode.CREATE_AND_REPLACE) as connection:
         connection.execute_command('CREATE SCHEMA "Extract"')
         for name, query in tables.items():
@@ -80,7 +80,7 @@ a, b, ANY = target("a"), source("b"), cast("Any", None)
 
 
 def where(condition: Condition) -> Any:
-    """The condition of a delete, as it is sent."""
+    """The JSON that a delete sends for this condition."""
     batch = Batch([Delete(target="t", source="s", where=condition)])
     return json.loads(batch.json())["actions"][0]["condition"]
 
@@ -108,7 +108,7 @@ def const(type_: str, value: str | None, op: str = "eq") -> dict[str, Any]:
     ],
 )
 def test_columns_compared(condition: Condition, op: str):
-    # Prevents: a comparison written the other way round chooses the opposite rows.
+    # Prevents: `source < target` chooses the rows of `target < source`.
     assert where(condition) == {"op": op, "target-col": "a", "source-col": "b"}
 
 
@@ -157,12 +157,12 @@ PARIS = ZoneInfo("Europe/Paris")
     ],
 )
 def test_constants(condition: Condition, expected: dict[str, Any]):
-    # Prevents: a value is sent as another one, or as one of another type.
+    # Prevents: a constant reaches the server with another value or type.
     assert where(condition) == expected
 
 
 def test_conditions_nest():
-    # Prevents: parentheses get lost, and other rows are chosen.
+    # Prevents: the builder loses parentheses, so that a batch deletes other rows.
     one, two, three = a == 1, a == 2, a == 3
     first, second, third = where(one), where(two), where(three)
     both = {"op": "and", "args": [first, second]}
@@ -175,7 +175,7 @@ def test_conditions_nest():
 
 
 def test_as_long_as_servers_bear():
-    # Prevents: a condition that real servers die of is sent, or a long one that they take is not.
+    # Prevents: a condition with too many terms crashes the server, or 5,000 terms are refused.
     terms = [target("a") == number for number in range(5_000)]
     assert len(where(reduce(or_, terms))["args"]) == 5_000
     with pytest.raises(BatchError, match=r"5,001 terms .* small table of the payload"):
@@ -183,7 +183,7 @@ def test_as_long_as_servers_bear():
 
 
 def test_batches_are_values():
-    # Prevents: a batch changes after it was checked, or two equal ones differ.
+    # Prevents: a checked batch changes later, or two equal batches compare as different.
     actions = [Insert(target="t", source="s"), Delete(target="t", where=target("a") == 1)]
     batch = Batch(actions)
     actions.pop()
@@ -194,7 +194,7 @@ def test_batches_are_values():
 
 
 def test_refusals_stop_a_refresh():
-    # Prevents: a refresh tries again what will never work, or a script does not catch it.
+    # Prevents: a refresh retries a refused batch, or `except ValueError` misses the refusal.
     assert issubclass(BatchError, RefusedError)
     assert issubclass(BatchError, ValueError)
 
@@ -234,13 +234,13 @@ def test_refusals_stop_a_refresh():
     ],
 )
 def test_refused_at_once(build: Callable[[], object], reason: str):
-    # Prevents: a batch does another thing than what is written.
+    # Prevents: the server runs a batch that differs from what its author wrote.
     with pytest.raises(BatchError, match=reason):
         build()
 
 
 def test_multi_table_append(tmp_path: Path):
-    # Prevents: the rows of one table land in the other one.
+    # Prevents: an append puts the rows of one table into another table.
     customers = Insert(target=TableName("Extract", "customers"), source="new_customers")
     items = Insert(target=TableName("Extract", "items"), source="new_items")
     after = rows_after(
@@ -262,7 +262,7 @@ NEW_VIEW = "SELECT 101 AS view, 1 AS campaign, 5 AS customer"
 
 
 def test_incremental_star(tmp_path: Path):
-    # Prevents: dimensions keep rows that are gone, or the facts lose their old ones.
+    # Prevents: a replaced dimension keeps old rows, or an appended fact table loses old rows.
     batch = Batch(
         [
             Replace(target="marketing_campaigns", source="campaigns"),
@@ -279,7 +279,7 @@ def test_incremental_star(tmp_path: Path):
 
 
 def test_windowed_extract(tmp_path: Path):
-    # Prevents: a rolling window keeps what is too old, or loses the row on its edge.
+    # Prevents: a rolling window keeps rows before the cutoff, or loses the row at the cutoff.
     cutoff = datetime(2018, 12, 6, 19, 21, 12, 120_000, UTC)
     batch = Batch(
         [
@@ -302,8 +302,8 @@ def test_windowed_extract(tmp_path: Path):
 
 
 def test_change_data_capture(tmp_path: Path):
-    # Prevents: a change is applied to other rows than those of its key, or a deletion is not.
-    # The guide updates; an upsert of rows that are there does the same.
+    # Prevents: a change affects rows with another key, or a deletion has no effect.
+    # Tableau's guide uses an update. An upsert of existing rows has the same effect.
     same_user = target("user_id") == source("user_id")
     batch = Batch(
         [
@@ -342,14 +342,14 @@ def test_upsert(tmp_path: Path):
     ],
 )
 def test_deletes_without_a_payload(tmp_path: Path, where: Condition):
-    # Prevents: rows are chosen by another condition than the one written.
+    # Prevents: a delete removes rows that its condition does not match.
     batch = Batch([Delete(target="users", where=where)])
     left = [(1, "ann"), (3, "cy")]
     assert rows_after(batch, tmp_path, published={"users": USERS}) == {"users": left}
 
 
 def test_sent_by_the_client_library(tmp_path: Path, eyes: TableauSite):
-    # Prevents: what the builder makes is not what the Tableau Server Client takes.
+    # Prevents: the Tableau Server Client rejects the actions that the builder makes.
     server = eyes.tsc
     item = tsc.DatasourceItem(name=f"Users {uuid4().hex[:8]}")
     file = file_of(tmp_path / "users.hyper", {"Extract": USERS})

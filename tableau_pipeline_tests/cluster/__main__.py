@@ -17,8 +17,10 @@ from tableau_pipeline_tests.cluster.deployment import Deployment, deployment, wr
 
 
 def ran(run_id: str, running: Deployment) -> str:
-    """Where the run was that has just ended: whose code server tells of it in its log, as which
-    application of Spark, whose name is that of a host, and which workers computed its models."""
+    """Describe the last run: its hosts, its Spark application, and the workers of its models.
+
+    The application has the name of the host that started it.
+    """
     hosts = " and ".join(_logs(run_id, running))
     id_, name = [*running.spark.applications().items()][-1]
     return (
@@ -27,7 +29,7 @@ def ran(run_id: str, running: Deployment) -> str:
 
 
 def what_failed(run_id: str, running: Deployment) -> str:
-    """The causes that Dagster knows, and the end of the log of the run's host."""
+    """The causes that Dagster recorded, and the end of each log that mentions the run."""
     records = running.instance.all_logs(run_id, dg.DagsterEventType.STEP_FAILURE)
     failures = [
         record.dagster_event.step_failure_data for record in records if record.dagster_event
@@ -44,23 +46,23 @@ def _causes(error: SerializableErrorInfo | None) -> Iterator[str]:
 
 
 def _logs(run_id: str, running: Deployment) -> dict[str, Path]:
-    """The logs of code servers that tell of a run, by host."""
+    """The logs of the code servers that mention a run, by host."""
     logs = {name: host.log("code") for name, host in running.hosts.items()}
     return {name: log for name, log in logs.items() if run_id in log.read_text()}
 
 
-# Its three JVMs start cold, and a machine may be busy.
+# A run starts three JVMs, and the machine may be busy.
 _RUN_SECONDS = 1800
 
 
 def main() -> int:
-    """Return 0 if every data source ended equal to its models."""
+    """Play the story; return 0 if every data source then equals its models."""
     parser = argparse.ArgumentParser(prog="python -m tableau_pipeline_tests.cluster")
     parser.add_argument(
         "--folder", type=Path, help="a new folder for the disks and logs of all hosts; it is kept"
     )
     kept: Path | None = parser.parse_args().folder
-    # As Ctrl-C does, both end what was started.
+    # SIGTERM must end all started processes as Ctrl-C does.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     folder = kept or Path(mkdtemp(prefix="cluster-"))

@@ -1,4 +1,4 @@
-"""Hosts of a deployment, each with a disk of its own, and all that they share, on this machine."""
+"""A deployment on this machine: hosts with separate disks, and the services that they share."""
 
 import os
 import subprocess
@@ -21,18 +21,19 @@ from tableau_pipeline_tests.deployment.test_compose import SERVICES, dagster_yam
 from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
 
-# What the person who starts the cluster has set for another deployment.
+# Variables that the developer may have set for another deployment.
 _OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "PYSPARK_", "SPARK_", "TABLEAU_")
 
 _NAMESPACE = ("unshare", "--map-root-user", "--mount")
-# Mounts an empty folder over each of the first arguments, up to "--"; then becomes the command.
+# Mount an empty folder over each argument before "--"; then run the arguments after "--".
 _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done; shift; exec "$@"'
 
 
 def alone(disk: Path) -> list[str]:
-    """Return the start of a command that sees this folder, and its neighbours empty.
+    """Return the start of a command that sees this folder, and empty folders next to it.
 
-    [] if such namespaces are not permitted here; then hosts differ by their environments only.
+    The result is empty if namespaces are not permitted here. Then only environment variables
+    separate the hosts.
     """
     if not can_be_hidden():
         return []
@@ -42,7 +43,7 @@ def alone(disk: Path) -> list[str]:
 
 @cache
 def can_be_hidden() -> bool:
-    """Whether this is Linux, and we may mount folders in a namespace of our own."""
+    """Whether `unshare` can mount folders in a separate namespace here."""
     command = [*_NAMESPACE, "sh", "-c", "mount -t tmpfs none /tmp"]
     try:
         return subprocess.run(command, capture_output=True).returncode == 0
@@ -51,10 +52,10 @@ def can_be_hidden() -> bool:
 
 
 class Host:
-    """A host: a disk, and an environment that names nothing outside of it.
+    """A host: a folder as its disk, and environment variables that name no other folder.
 
     Attributes:
-        work: the folder in which its processes run.
+        work: the working directory of the host's processes.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
@@ -77,17 +78,17 @@ class Host:
         }
 
     def use_spark(self, master: str) -> None:
-        """Configure Spark, which then knows this host's runs by its name."""
+        """Configure Spark to call this host's applications by the host's name."""
         conf = self.folder / "spark"
         conf.mkdir()
         own = {"spark.app.name": self.name, "spark.master": master}
         text = "\n".join(f"{key} {value}" for key, value in own.items())
         (conf / "spark-defaults.conf").write_text(f"{DRIVER}{text}\n")
-        # Every host has the same Python, as if from one image.
+        # All hosts use the same Python, as if they ran one image.
         self.environment |= {"SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable}
 
     def serve(self, ports: Mapping[str, int]) -> None:
-        """Name the code servers in the workspace of this host's processes."""
+        """Write a workspace that lists the code servers, for the processes of this host."""
         servers = [
             {"grpc_server": {"host": "127.0.0.1", "port": port, "location_name": name}}
             for name, port in ports.items()
@@ -99,7 +100,7 @@ class Host:
 
     @contextmanager
     def running(self, name: str, command: Sequence[str], *, ready: str) -> Generator[None]:
-        """A program of this environment, once it has said that it is ready."""
+        """Run a program in this host's environment; enter the block once its log says `ready`."""
         program, *arguments = command
         here = [str(Path(sys.executable).with_name(program)), *arguments]
         log = self.log(name)
@@ -110,13 +111,13 @@ class Host:
 
 
 def write(text: str) -> None:
-    """Show a line at once."""
+    """Print a line at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 _APART = "each hidden from the processes of the other hosts"
-_TOGETHER = "apart by the environment only: hiding them is not permitted here (unshare --mount)"
+_TOGETHER = "separated by environment variables only: `unshare --mount` is not permitted here"
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,8 @@ class Deployment:
     """A running deployment.
 
     Attributes:
-        hosts: those with a code server, by the name of their code location.
-        instance: Dagster's history, as this process sees it.
+        hosts: the hosts with a code server, by the name of their code location.
+        instance: the deployment's Dagster instance, as this process opened it.
     """
 
     hosts: dict[str, Host]
@@ -136,7 +137,7 @@ class Deployment:
 
 @contextmanager
 def deployment(folder: Path) -> Generator[Deployment]:
-    """Start everything; end it with the block."""
+    """Start every process of the deployment, and end all of them when the block ends."""
     started = time.monotonic()
 
     def say(what: str, where: object = "") -> None:
@@ -149,13 +150,13 @@ def deployment(folder: Path) -> Generator[Deployment]:
         say("PostgreSQL", f"127.0.0.1:{postgresql.port}")
         tableau = stack.enter_context(sandbox_process(folder / "sandbox", port=0))
         say("sandbox", tableau["TABLEAU_SERVER_URL"])
-        # The web server and the daemon need no more: the logs of runs are in the bucket.
+        # The web server and the daemon need only these settings: run logs are in the bucket.
         common = {**postgresql.settings, **store.settings}
         runs = {**common, **tableau, "PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline"}
         hosts = [Host(folder / name, runs) for name in ("host-a", "host-b")]
         daemon, web = (Host(folder / name, common) for name in ("daemon", "web"))
         instance = stack.enter_context(_here(Host(folder / "observer", runs)))
-        # From here on, each process sees its own disk only.
+        # Each process that starts below sees only its own disk.
         spark = stack.enter_context(spark_cluster(folder, variables=store.settings, start=alone))
         say("Spark, two workers", spark.url)
         ports = {host.name: free_port() for host in hosts}
@@ -175,11 +176,11 @@ def deployment(folder: Path) -> Generator[Deployment]:
 
 @contextmanager
 def _here(host: Host) -> Generator[dg.DagsterInstance]:
-    """This process as one more host, which looks at what the others did."""
+    """Turn this process into one more host, which reads the results of the other hosts."""
     os.environ.clear()
     os.environ.update(host.environment)
     tempfile.tempdir = host.environment["TMPDIR"]
-    # The first one to come makes Dagster's tables.
+    # The first process that opens the instance creates Dagster's tables.
     with dg.DagsterInstance.get() as instance:
         yield instance
 

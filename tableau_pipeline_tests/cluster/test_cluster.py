@@ -16,8 +16,7 @@ from tableau_sandbox.testing import Sandbox
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_the_story_on_two_hosts(tmp_path: Path):
-    """Prevents: hosts that need each other's disks, or a disk of Spark's; logs that stay on a host;
-    a secret in a log; processes that outlive the command."""
+    """Prevents: a host needs another host's disk, a log shows a secret, or a process never ends."""
     folder = tmp_path / "cluster"
     done = subprocess.run(
         [sys.executable, "-m", "tableau_pipeline_tests.cluster", "--folder", str(folder)],

@@ -1,4 +1,4 @@
-"""A project with data sources in every state, as a team finds them in the morning."""
+"""A project whose data sources are in every state that a team may find in the morning."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ from tableau_sandbox.testing import Sandbox, running_sandbox
 
 @dataclass(frozen=True)
 class Result:
-    """What a command wrote, and its exit code."""
+    """The exit code of a command, its output and its errors."""
 
     code: int
     text: str
@@ -53,14 +53,14 @@ class World:
     sandbox: Sandbox
 
     def declare(self, key: str, **more: Any) -> None:
-        """Declare a data source of one table, whose model has the same key."""
+        """Declare a data source of one table, with the model `model_{key}`."""
         table = {"model": f"model_{key}", "refresh": {"diff": {"key": "flight_id"}}}
         attributes = {
             "name": key.replace("_", " ").title(),
             "key": key,
             "project": "Default",
             "tables": {"flights": table},
-            # Files of tests are so small that every update would let them grow too much.
+            # A test's file is so small that any update would exceed the default growth limit.
             "republish": {"growth": 1000},
         }
         document = {
@@ -72,11 +72,11 @@ class World:
         file.write_text(yaml.safe_dump(document), "utf-8")
 
     def remove(self, key: str) -> None:
-        """Take the declaration of a data source away."""
+        """Delete the declaration of a data source."""
         shutil.rmtree(self.root / self.name / "defs" / key)
 
     def model(self, key: str, rows: pa.Table) -> None:
-        """Give the model of a data source new content."""
+        """Replace the rows of a data source's model."""
         snapshot(self.root / "data" / "snapshots", rows, asset_key=f"model_{key}")
 
     def run(self, *args: str) -> Result:
@@ -96,11 +96,11 @@ class World:
             assert job.execute_in_process(instance=project.instance, asset_selection=assets).success
 
     def type(self, command: str) -> Result:
-        """Run a command as it is typed."""
+        """Run a command line as a user types it."""
         return self.run(*shlex.split(command))
 
     def forget(self) -> None:
-        """Let the next command load the project as a new process would."""
+        """Make the next command import the project again, as a new process would."""
         for module in [each for each in sys.modules if each.partition(".")[0] == self.name]:
             del sys.modules[module]
 
@@ -119,7 +119,7 @@ def project(root: Path, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A project with a few data sources that were all refreshed once, but for one."""
+    """An empty project, and environment variables that name a new sandbox."""
     root = tmp_path_factory.mktemp("daily")
     project(root, "daily")
     with running_sandbox(root / "sandbox") as sandbox, pytest.MonkeyPatch.context() as patch:
@@ -133,7 +133,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
-    """What a command finds set."""
+    """The environment variables that a command reads."""
     return {
         "DAGSTER_HOME": str(root / "home"),
         "PIPELINE_DATA_DIR": str(root / "data"),
@@ -145,14 +145,14 @@ def environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def morning(world: World) -> World:
-    """What a team finds: one is fresh, and every other one needs somebody."""
+    """The project in the morning: one data source is fresh, and each other one needs attention."""
     at_seven = {"trigger": {"cron": "0 7 * * *"}}
     every_day = {"freshness": {"within": "24h"}, "trigger": {"after": "all"}}
     for key in ("arrivals", "delays", "flights", "gates", "hotels", "planes"):
         more = at_seven if key in ("arrivals", "planes") else every_day if key == "gates" else {}
         world.declare(key, **more)
         world.model(key, flights(8))
-    # Planes are declared today.
+    # The data source `planes` is new: it was never refreshed.
     world.refresh("arrivals", "delays", "flights", "gates", "hotels")
     world.model("arrivals", flights(8, delay=1))
     assert world.run("refresh", "arrivals").code == 0
@@ -169,7 +169,7 @@ def morning(world: World) -> World:
 
 
 def let_time_pass(key: dg.AssetKey, *, days: float) -> None:
-    """Have Dagster believe that the last refresh is older."""
+    """Move the last refresh of an asset into the past, in Dagster's records."""
     with dg.DagsterInstance.get() as instance:
         last = instance.get_latest_materialization_event(key)
         assert last
@@ -177,7 +177,7 @@ def let_time_pass(key: dg.AssetKey, *, days: float) -> None:
 
 
 def publish_by_hand(sandbox: Sandbox, name: str) -> None:
-    """Have somebody publish what he has downloaded, an hour later."""
+    """One hour later, publish a downloaded copy of a data source again, as a user may."""
     sandbox.advance(3600)
     with session(sandbox) as site, TemporaryDirectory() as folder:
         (item,) = site.tsc.datasources.filter(name=name)
@@ -203,25 +203,26 @@ _MASKS = {
 
 
 def masked(text: str) -> list[str]:
-    """The lines of a transcript, without what differs each time."""
+    """The lines of a transcript, with masks for the parts that differ in each run."""
     for pattern, mask in _MASKS.items():
         text = re.sub(pattern, mask, text, flags=re.MULTILINE)
     return text.strip().splitlines()
 
 
 TRANSCRIPTS = Page(Path(__file__).parent / "transcripts.md")
-# Folders, versions and sizes of a host.
+# Folders, versions, sizes and durations that differ between hosts.
 _OF_A_HOST = re.compile(r"/\S+|\d+(\.\d+)+\S*|[\d,.]+ MB|\d+ s\b")
 
 
 def check_transcripts(section: str, run: Callable[[str], Result], *, block: int = 0) -> Result:
-    """Run each command in a block of a section, and compare what it writes; "..." is anything."""
+    """Run each command of a transcript and compare its output; "..." matches any text."""
     sections = {**page("reference/commands.md").sections, **TRANSCRIPTS.sections}
     text = sections[section].blocks("console")[block]
     for part in re.split(r"^\$ tableau-pipeline ", text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
         result = run(command)
-        # A table may come with an error, and progress with anything else.
+        # `status` may write errors in addition to its table. Other commands write progress as
+        # errors.
         written = result.text + result.errors * (not result.text or command.startswith("status"))
         found, expected = ("\n".join(masked(_OF_A_HOST.sub("<here>", e))) for e in (written, shown))
         pattern = re.escape(expected).replace(re.escape("..."), ".*")
@@ -230,19 +231,19 @@ def check_transcripts(section: str, run: Callable[[str], Result], *, block: int 
 
 
 def documented(command: str, where: str = "reference/commands.md") -> list[str]:
-    """The output of a command in its first transcript of the tests, or else on a page."""
+    """The masked lines of the output that `transcript` finds."""
     return masked(transcript(command, where))
 
 
 def transcript(command: str, where: str = "reference/commands.md") -> str:
-    """The first transcript of a command in the tests, or else on a page."""
+    """The output in a command's first transcript, from the tests or else from a page."""
     blocks = [*TRANSCRIPTS.whole.blocks("console"), *page(where).whole.blocks("console")]
     text = next(each for each in blocks if each.startswith(f"$ {command}\n"))
     return text.partition("\n")[2]
 
 
 def files(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file, but for what Python compiles and the sandbox keeps."""
+    """The time and content of every file, except the caches of Python and the sandbox's files."""
     return {
         str(each): (each.stat().st_mtime_ns, each.read_bytes())
         for each in sorted(root.rglob("*"))
@@ -250,13 +251,13 @@ def files(root: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-# Neither signing in nor counting changes anything.
+# Signing in and counting rows change nothing.
 _LOOKS = re.compile(r"GET |POST \S+/auth/sign(in|out) |POST /api/v1/vizql-data-service/")
 
 
 @contextmanager
 def asked(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """What the server is asked, as its log tells: nothing that would change anything."""
+    """Collect the requests that the sandbox logs, and assert that each of them only reads."""
     requests: list[str] = []
     with caplog.at_level(logging.INFO, "tableau_sandbox.requests"):
         yield requests

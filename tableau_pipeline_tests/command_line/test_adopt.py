@@ -1,4 +1,4 @@
-"""The command `adopt`, over what other clients have published."""
+"""The command `adopt`, on data sources that other clients published."""
 
 import sys
 import sysconfig
@@ -58,7 +58,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def hyper(path: Path, *statements: str) -> Path:
-    """A file with what statements make in the schema of extracts."""
+    """Write a `.hyper` file: create the schema "Extract", then run the statements."""
     with open_hyper(path, "w") as file:
         for each in ('CREATE SCHEMA "Extract"', *statements):
             file.execute(each)
@@ -66,7 +66,7 @@ def hyper(path: Path, *statements: str) -> Path:
 
 
 def packed(path: Path, tds: str, data: Path) -> Path:
-    """A packaged data source."""
+    """Write a packaged data source (.tdsx)."""
     with zipfile.ZipFile(path, "w") as package:
         package.writestr("e.tds", tds)
         package.write(data, "Data/e.hyper")
@@ -74,28 +74,31 @@ def packed(path: Path, tds: str, data: Path) -> Path:
 
 
 def publish(server: TSC.Server, file: Path, name: str) -> TSC.DatasourceItem:
-    """Publish as other clients do."""
+    """Publish a file by the client library, as other clients do."""
     (project,) = server.projects.filter(name="Default")
     item = TSC.DatasourceItem(str(project.id), name=name)
     return server.datasources.publish(item, file, "CreateNew")
 
 
 def schedule(server: TSC.Server, item: TSC.DatasourceItem, interval: object) -> None:
-    """Refresh an extract at times of its own."""
+    """Give an extract a refresh task with its own schedule."""
     about = TSC.ScheduleItem("", 50, "Extract", "Parallel", interval)
     target = TSC.Target(item.id, "datasource")
     server.tasks.create(TSC.TaskItem("", "FullRefresh", 50, schedule_item=about, target=target))
 
 
 def declared(world: World, key: str) -> dict:
-    """The keys that were written for a data source."""
+    """The attributes in the declaration that `adopt` wrote."""
     text = (world.root / world.name / "defs" / key / "defs.yaml").read_text("utf-8")
     return list(yaml.safe_load_all(text))[1]["attributes"]
 
 
 @pytest.fixture
 def sales(world: World, tmp_path: Path) -> str:
-    """The LUID of an extract with two tasks; the project also has a star and a live connection."""
+    """Publish three data sources; return the LUID of the extract, which has two refresh tasks.
+
+    The other two data sources are a star schema and a live connection.
+    """
     with session(world.sandbox) as site:
         server, files = site.tsc, tmp_path / "files"
         files.mkdir()
@@ -111,7 +114,7 @@ def sales(world: World, tmp_path: Path) -> str:
 
 @pytest.mark.slow
 def test_proposals(world: World, sales: str):
-    """Prevents: a team must declare the data sources that it has again, column by column."""
+    """Prevents: a team must write the declarations of its published data sources by hand."""
     result = world.run("adopt", "--project", "Default")
     assert masked(result.text) == documented("tableau-pipeline adopt --project Default")
     assert result.code == 1
@@ -120,7 +123,7 @@ def test_proposals(world: World, sales: str):
     found = {each["name"]: each for each in result.data["datasources"]}
     written = {name: each["written"] for name, each in found.items()}
     assert written == {"ERP": False, "Orders": True, "Sales": True}
-    # The site lists the tasks that people see, and they are unchanged.
+    # `adopt` lists the refresh tasks that the site has, and leaves them unchanged.
     with session(world.sandbox) as site:
         listed = {(each.id, each.target.id) for each in site.tsc.tasks.get()[0]}
     assert listed == {(each["id"], sales) for each in found["Sales"]["tasks"]}
@@ -146,8 +149,7 @@ def test_proposals(world: World, sales: str):
 
 @pytest.mark.slow
 def test_names_that_folders_and_tags_do_not_take(world: World, tmp_path: Path):
-    """Prevents: a proposal that is never written, since its folder is the pipeline's own, or that
-    no file system and no tag can hold."""
+    """Prevents: `adopt` proposes a folder that is in use, or a key that is too long for a tag."""
     with session(world.sandbox) as site:
         data = hyper(tmp_path / "sales.hyper", SALES)
         for name in ("Tableau", "Sales of " + "very " * 48 + "old", "Sales (2)"):
@@ -156,7 +158,7 @@ def test_names_that_folders_and_tags_do_not_take(world: World, tmp_path: Path):
     assert declared(world, "tableau_datasource")["name"] == "Tableau"
     shown = world.run("status", "--json").data["datasources"]
     assert [len(each["key"]) <= 80 for each in shown] == [True] * 3
-    # The key is derived from the name, so that a declaration need not have it.
+    # The default key comes from the name, so the declaration omits the key.
     assert "key" not in declared(world, "sales_2_")
     again = world.run("adopt", "--project", "Default", "--json").data["datasources"]
     assert all("it is declared already" in each["why_not"] for each in again)
@@ -164,9 +166,9 @@ def test_names_that_folders_and_tags_do_not_take(world: World, tmp_path: Path):
 
 @pytest.mark.slow
 def test_adoption_to_the_end(world: World, sales: str, tmp_path: Path):
-    """Prevents: a proposal that leads to other rows, or to the loss of what people made."""
+    """Prevents: a refresh after `adopt` publishes other rows, or drops calculated fields."""
     assert world.run("adopt", "--project", "Default", "--write").code == 1
-    # The model comes: until then, a refresh says so.
+    # Until the model exists, a refresh fails and names the model.
     result = world.run("refresh", "sales")
     assert result.code == 1
     assert "sales_rows" in result.text
@@ -191,7 +193,7 @@ HYPERLEAUP = """
 import sys
 from types import ModuleType
 
-# It imports all of it, and uses nothing outside of Databricks.
+# hyperleaup imports these modules, but uses them only on Databricks.
 stubs = ("databricks", "databricks.sdk", "databricks.sdk.runtime")
 sys.modules |= {name: ModuleType(name) for name in stubs}
 from hyperleaup import HyperFile
@@ -203,7 +205,7 @@ frame = spark.createDataFrame([(1, "a"), (2, "b")], "id bigint, name string")
 made = HyperFile(name="leaped", df=frame)
 made.publish(url, token_name="pipeline", token_value="pipeline-secret", datasource_name="Leaped")
 """
-# Names beyond YAML and ASCII, of one key, and with the keys of what belongs to others.
+# Names that need quotes in YAML, are not ASCII, or lead to a key that is already in use.
 NAMES = (
     *("売上", "Продажи", "Sales!", "Sales?", "sales_", 'Quote "x": #1', "a/b\\c", "yes", "123"),
     *("null", "{{ env.HOME }}", "x" * 200, "- - -", "Sales 1 extract", "Sales 2 rows"),
@@ -223,7 +225,7 @@ WITHOUT = {"{{ env.HOME }}", "Live", "Parts", "Ours"}
 
 
 def clients_publish(world: World, files: Path) -> None:
-    """Let clients of other people publish, from environments of their own."""
+    """Publish by hyperleaup and tabcmd, each from its own virtual environment."""
     folder = others("--no-deps", "hyperleaup==0.1.2")
     ours = sysconfig.get_path("purelib")
     script = ("-c", HYPERLEAUP, world.sandbox.url, str(files))
@@ -239,8 +241,7 @@ def clients_publish(world: World, files: Path) -> None:
 
 @pytest.mark.long
 def test_forty_data_sources_of_other_clients(world: World, tmp_path: Path):
-    """Prevents: one odd data source stops the takeover of a project, or its declaration breaks the
-    code location."""
+    """Prevents: one odd data source ends the adoption of a project, or breaks the location."""
     files = tmp_path / "files"
     files.mkdir()
     sales = hyper(files / "sales.hyper", SALES)

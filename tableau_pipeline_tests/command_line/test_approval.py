@@ -1,4 +1,4 @@
-"""A pull request is planned, approved, merged and refreshed; a plan is saved and carried out."""
+"""Pull requests from the plan to the refresh, and plans that are saved and later executed."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ FIELDS = {
 
 
 def git(world: World, *args: str) -> None:
-    """Let git do something in the project."""
+    """Run a git command in the project."""
     who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
     subprocess.run(["git", *who, *args], cwd=world.root, check=True, capture_output=True)
 
@@ -47,7 +47,7 @@ def published(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def late(count: int, *, first: int = 0) -> pa.Table:
-    """Rows of flights, the first of them late."""
+    """Rows of flights; the delays of the first `first` rows are 1,000 minutes longer."""
     rows = flights(count)
     delays = [n + 1000 * (at < first) for at, n in enumerate(rows["delay"].to_pylist())]
     at = rows.schema.get_field_index("delay")
@@ -61,8 +61,7 @@ def rows(world: World) -> pa.Table:
 
 
 def test_from_a_pull_request_to_a_refresh(published: World):
-    """Prevents: a merge of which the reviewers have seen one thing and the dashboards show another;
-    a yes that an hourly model makes void; a second yes for what was approved already."""
+    """Prevents: a merge publishes changes that its reviewers did not see, or asks them twice."""
     git(published, "checkout", "--quiet", "-b", "captions")
     published.declare(KEY, tables=FIELDS)
     git(published, "commit", "--quiet", "--all", "--message", "Say what delay is")
@@ -70,14 +69,14 @@ def test_from_a_pull_request_to_a_refresh(published: World):
     planned = published.run(*command.split())
     assert planned.code == 2
     assert masked(planned.text) == documented(f"tableau-pipeline {command}", GUIDE)
-    # The models run on.
+    # The model runs again before the merge.
     published.model(KEY, late(41, first=2))
     git(published, "checkout", "--quiet", "main")
     early = published.run("refresh", "--approval", "approval.json")
     assert early.code == 1
     assert "its declaration is not the approved one" in early.text
     git(published, "merge", "--quiet", "captions")
-    # One more run of a model, which is wrong.
+    # Another run of the model makes wrong rows.
     published.model(KEY, late(41, first=9))
     wrong = published.run("refresh", "--approval", "approval.json")
     assert wrong.code == 1
@@ -100,7 +99,7 @@ def test_from_a_pull_request_to_a_refresh(published: World):
 
 @pytest.mark.slow
 def test_a_plan_of_an_operator(published: World):
-    """Prevents: an operator who looks at one plan and runs another."""
+    """Prevents: an operator reads one plan, and the refresh then publishes other rows."""
     published.model(KEY, late(42, first=3))
     planned = published.run("plan", KEY, "--out", "plan.json")
     assert planned.code == 2
@@ -119,7 +118,7 @@ def test_a_plan_of_an_operator(published: World):
 
 @pytest.mark.slow
 def test_who_launched_a_run(published: World):
-    """Prevents: the web UI does not show which user let a shrunken table through."""
+    """Prevents: the web UI does not show which user accepted a shrunken table."""
     published.model(KEY, flights(3))
     published.forget()
     with open_project(f"{published.name}.definitions") as project:
@@ -140,8 +139,7 @@ def test_who_launched_a_run(published: World):
 
 @pytest.mark.slow
 def test_wrong_usage(published: World):
-    """Prevents: a bound that nothing heeds; a file that is taken for another one; a refresh of
-    everything because a name was left out."""
+    """Prevents: a command ignores a bound, takes a wrong file, or refreshes every data source."""
     for args in (
         ("plan", "--max-change", "10"),
         ("plan", "--offline", "--out", "plan.json"),
@@ -158,17 +156,17 @@ def test_wrong_usage(published: World):
 
 @pytest.mark.parametrize("option", [(), ("--base", "main")])
 def test_a_place_that_cannot_be_written(published: World, option: Sequence[str]):
-    """Prevents: a plan of minutes that ends with a traceback, and without its file."""
+    """Prevents: `plan --out` works for minutes before it finds its path unusable."""
     early = published.run("plan", KEY, *option, "--out", ".gitignore/plans/plan.json")
     assert early.code == 64
     assert "Not a directory" in early.errors
     assert "Traceback" not in early.errors
-    # Nothing was planned.
+    # The command ended before it planned anything.
     assert KEY.title() not in early.errors
 
 
 def test_a_place_that_is_full_by_then(published: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a plan of minutes that is not shown because its file cannot be written."""
+    """Prevents: `plan` hides a finished plan because the disk is full."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

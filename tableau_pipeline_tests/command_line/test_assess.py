@@ -1,4 +1,4 @@
-"""The command `assess`, over what other clients have published."""
+"""The command `assess`, on data sources that other clients published."""
 
 import os
 import pty
@@ -42,9 +42,9 @@ from tableau_sandbox.faults import Refuse
 from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
-# Half of the data sources are in a project that she may not see.
+# Ann may not see the project of half of the data sources.
 ANN = UserSeed(name="ann", password="ann-secret", site_role="Viewer")
-# He may overwrite Orders, but not download it.
+# Bob may overwrite Orders, but may not download it.
 BOB = UserSeed(name="bob", password="bob-secret")
 MANY = (
     'CREATE TABLE "Extract"."Extract" AS (SELECT i AS "order_id", {} AS "amount" '
@@ -62,8 +62,8 @@ WRAPPED = (
     "</connection></extract></datasource>"
 )
 ODD = "Pay|roll *net* <b>"
-# What a user relies on: a few lists; and for each data source its connections, its revisions, and
-# two requests to count its rows.
+# The most requests that users must expect: 10 for lists, and 4 for each data source (its
+# connections, its revisions, and two to count its rows).
 MOST_REQUESTS = 10 + 4 * 60
 REVISIONS = "sites/*/datasources/*/revisions"
 
@@ -81,7 +81,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 @dataclass(frozen=True)
 class Clients:
-    """Other people, who publish as they do."""
+    """Other clients, which publish data sources to the site."""
 
     server: TSC.Server
     root: Path
@@ -122,7 +122,7 @@ class Clients:
         return self.server.projects.create(TSC.ProjectItem(name, parent_id=luid))
 
     def close(self, project: TSC.ProjectItem) -> None:
-        """Take all rights on a project and on its data sources to come."""
+        """Remove all permissions on a project and on the data sources that it gets later."""
         projects = self.server.projects
         projects.populate_permissions(project)
         for rule in project.permissions:
@@ -141,13 +141,13 @@ class Clients:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the command runs: no project, and nothing in it."""
+    """An empty folder, in which the command runs."""
     return tmp_path_factory.mktemp("anywhere")
 
 
 @pytest.fixture(autouse=True)
 def anywhere(folder: Path, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have no project and no instance; nothing stays behind here."""
+    """Run without a project or a Dagster instance, and assert that the command leaves no file."""
     monkeypatch.chdir(folder)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     monkeypatch.setenv("TABLEAU_SERVER_URL", sandbox.url)
@@ -175,13 +175,13 @@ def assess(*args: str) -> Result:
 
 
 def by_name(result: Result) -> dict[str, dict]:
-    """The data sources that were found."""
+    """The data sources that the command found, by name."""
     return {each["name"]: each for each in result.data["datasources"]}
 
 
 @pytest.mark.slow
 def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
-    """Prevents: a look that writes, asks more than it says, or needs a project; or wrong facts."""
+    """Prevents: `assess` changes the site, counts its requests wrong, or shows wrong facts."""
     with asked(caplog) as requests:
         result = assess("--json", "--sample", "1")
     assert result.code == 0, result
@@ -193,7 +193,7 @@ def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
     assert (orders["kind"], sum(orders["rows"].values()), orders["revisions"]) == ("hyper", 1000, 2)
     assert (orders["owner"], orders["tasks"], orders["obstacles"]) == ("admin", [], [])
     assert orders["jobs"]["jobs"] == 0
-    # Its size is a rounded one.
+    # The server rounds the size of the data source.
     assert orders["saved_megabytes"] == pytest.approx(0.988)
     assert orders["compared"]["found"] == {"rows": 1000, "changed": 12}
     assert (bookings["kind"], bookings["sources"]) == ("extract", ["postgres"])
@@ -201,7 +201,7 @@ def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
     assert bookings["tasks"][0]["when"].startswith('"Weekday early mornings"')
     assert (ledger["kind"], ledger["rows"]) == ("live", None)
     assert found["Star"]["rows"] == {"customers": 2, "orders": 0}
-    # Jobs have a name alone.
+    # A job names its data source, and two data sources have this name.
     assert (found["Twin"]["jobs"], "several" in found["Twin"]["unknown"]["jobs"]) == (None, True)
     (tagged,) = found["Payroll"]["obstacles"]
     assert 'tag "tableau-pipeline:payroll"' in tagged["text"]
@@ -209,7 +209,7 @@ def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
 
 
 def test_transcript():
-    """Prevents: a reader of the reference who waits for other output."""
+    """Prevents: the reference shows output that `assess` does not write."""
     result = assess("--project", "curated", "--sample", "1")
     command = "tableau-pipeline assess --project Curated --sample 1"
     assert masked(result.text) == documented(command)
@@ -218,7 +218,7 @@ def test_transcript():
 
 @pytest.mark.slow
 def test_half_of_them(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: "there is none" of what a user may not see, or a page of refusals."""
+    """Prevents: `assess` calls hidden facts absent, or repeats a refusal for each data source."""
     sign_in_as(ANN, monkeypatch)
     with asked(caplog) as requests:
         result = assess()
@@ -235,13 +235,13 @@ def test_half_of_them(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Monk
         assert any("another user owns it" in e["text"] for e in each["obstacles"]) or (
             each["kind"] == "live"
         )
-    # The same refusal is shown once.
+    # The report shows each refusal once.
     assert len(result.text.splitlines()) < 50
     assert "this user may not download it" not in result.text
 
 
 def test_a_site_without_revisions(sandbox: Sandbox):
-    """Prevents: a look that ends, or an estimate out of nothing, where no revisions are kept."""
+    """Prevents: `assess` fails, or guesses an estimate, on a site that keeps no revisions."""
     with sandbox.quirks(revisions=False):
         result = assess("--sample", "3", "--json", "--project", "Curated")
     assert result.code == 0
@@ -253,7 +253,7 @@ def test_a_site_without_revisions(sandbox: Sandbox):
 
 @pytest.mark.slow
 def test_a_pause(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
-    """Prevents: an assessment that fails, or waits silently, because the server is busy."""
+    """Prevents: `assess` fails, or waits in silence, because the server is busy."""
     busy = Refuse(status=429, retry_after=1, method="GET", path=REVISIONS, nth=3)
     with sandbox.armed(busy) as armed, asked(caplog) as requests:
         result = assess()
@@ -264,7 +264,7 @@ def test_a_pause(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
 
 
 def test_the_budget(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
-    """Prevents: more requests than allowed, or a session that stays open after the last one."""
+    """Prevents: `assess` sends more requests than allowed, or does not sign out."""
     with asked(caplog) as requests:
         result = assess("--max-requests", "40", "--json")
     assert result.code == 1
@@ -275,7 +275,7 @@ def test_the_budget(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
     assert (len(listed), 0 < len(left) < 60) == (60, True)
     why = "not looked at: the budget of 40 requests is used up"
     assert {each["unknown"].get("revisions", why) for each in left} == {why}
-    # Repeated requests count as well, and the list itself may be too much.
+    # Retries count as well, and the lists alone may exceed the budget.
     caplog.clear()
     first, second = (
         Refuse(status=429, retry_after=0, method="GET", path=f"sites/*/{what}", times=times)
@@ -290,7 +290,7 @@ def test_the_budget(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
 
 @pytest.mark.slow
 def test_a_server_that_fails(sandbox: Sandbox):
-    """Prevents: hundreds of requests to a server that is down, or the end of all the look."""
+    """Prevents: `assess` sends hundreds of requests to a server that is down, or shows nothing."""
     broken = Refuse(status=500, method="GET", path=REVISIONS, times=None)
     with sandbox.armed(broken) as armed:
         result = assess()
@@ -301,7 +301,7 @@ def test_a_server_that_fails(sandbox: Sandbox):
 
 
 def test_a_server_that_cannot_count(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
-    """Prevents: a request for each data source to a service that is not there."""
+    """Prevents: `assess` calls a missing VizQL Data Service once for each data source."""
     with sandbox.quirks(vds=False), asked(caplog) as requests:
         result = assess("--json")
     assert result.code == 0
@@ -311,7 +311,7 @@ def test_a_server_that_cannot_count(sandbox: Sandbox, caplog: pytest.LogCaptureF
 
 @pytest.mark.slow
 def test_no_download(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: an adoption that fails, as its user may not read what is published."""
+    """Prevents: an adoption fails for lack of a download right that `assess` did not mention."""
     sign_in_as(BOB, monkeypatch)
     orders = by_name(assess("--sample", "1", "--json"))["Orders"]
     assert orders["revisions"] == 2
@@ -322,7 +322,7 @@ def test_no_download(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_connected_app(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a refused scope that ends the look, or that looks as if the session had ended."""
+    """Prevents: a refused scope ends `assess`, or looks like an expired session."""
     app = sandbox.connected_app
     sign_in_as(UserSeed(name=sandbox.user, password=sandbox.password), monkeypatch)
     monkeypatch.setenv("TABLEAU_CONNECTED_APP_CLIENT_ID", app.client_id)
@@ -335,19 +335,20 @@ def test_a_connected_app(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_project_that_is_not_there():
-    """Prevents: a mistyped project that looks like an empty one."""
+    """Prevents: `assess` reports a mistyped project as an empty project."""
     result = assess("--project", "Curatde")
     assert result.code == 1
     assert 'Project "Curatde": there is none on the site' in result.errors
 
 
 def test_a_bar():
-    """Prevents: minutes without a sign of life."""
+    """Prevents: `assess` works for minutes and shows no progress."""
     screen, terminal = pty.openpty()
     shown: list[bytes] = []
 
     def read() -> None:
-        # A terminal buffers little that no process reads, and ends in an error.
+        # A terminal has a small buffer, so a thread must read it. Reading after its end raises an
+        # OSError.
         with suppress(OSError):
             while piece := os.read(screen, 10_000):
                 shown.append(piece)
@@ -367,22 +368,22 @@ def test_a_bar():
 
 @pytest.mark.slow
 def test_markdown():
-    """Prevents: a name that breaks the table in a ticket, or that notifies somebody."""
+    """Prevents: a name breaks the Markdown table in a ticket, or notifies a user."""
     result = assess("--markdown", "--project", "Board")
     rows = [each for each in result.text.splitlines() if each.startswith("|")]
     assert len(rows) == 2 + 30
     assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
     assert r"Pay\|roll \*net\* \<b>" in result.text
     assert result.text.count("###") == 3
-    # Of two with one name, each has its project behind.
+    # If two data sources have one name, the report adds the project to each name.
     text = assess("--no-rows").text
     assert all(f"Twin ({project})" in text for project in ("Board", "Regions"))
-    # All of the names, for users who work through them.
+    # The section lists every name, for users who handle each data source in turn.
     assert "Margin 25" in result.text.split("### Not known")[1]
 
 
 def test_variables_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: "no credentials" where the other commands find them."""
+    """Prevents: `assess` ignores the credentials in the .env file that other commands read."""
     variables = ("TABLEAU_SERVER_URL", "TABLEAU_TOKEN_NAME", "TABLEAU_TOKEN_VALUE")
     lines = [f"{name}={os.environ[name]}\n" for name in variables]
     (tmp_path / ".env").write_text("".join(lines), "utf-8")
@@ -424,7 +425,7 @@ THEIRS = AssessedDatasource(
             {"kind": DatasourceKind.EXTRACT, "has_password": True},
             ["an extract of a source that the server does not name", "drops the credentials"],
         ),
-        # Nothing else is worth knowing of it.
+        # A live connection has this obstacle alone.
         (
             {"kind": DatasourceKind.LIVE, "sources": ("oracle",), "is_own": False},
             ["a live connection to"],
@@ -432,7 +433,7 @@ THEIRS = AssessedDatasource(
     ],
 )
 def test_obstacles(facts: dict[str, Any], texts: list[str]):
-    """Prevents: an adoption that comes upon what could be seen before."""
+    """Prevents: an adoption fails because of an obstacle that `assess` could have shown."""
     found = [e.text for e in replace(THEIRS, **facts).obstacles(takes_updates=True)]
     assert len(found) == len(texts)
     assert [text for text, one in zip(texts, found, strict=True) if text not in one] == []
@@ -441,7 +442,7 @@ def test_obstacles(facts: dict[str, Any], texts: list[str]):
 
 
 def test_an_estimate():
-    """Prevents: an estimate that does not say what it rests on, or saves more than there is."""
+    """Prevents: an estimate hides its basis, or promises savings that are impossible."""
     day = datetime(2026, 11, 21, tzinfo=UTC)
     for changed, saved in ((1_200, 98.8), (250_000, 0)):
         compared = RevisionComparison(ChangedRows(100_000, changed), 7, THEIRS.updated_at, day)
@@ -453,7 +454,7 @@ def test_an_estimate():
 
 
 def names_of(sandbox: Sandbox) -> set[str]:
-    """All names, ids and addresses of a site; the words of the output itself are none of them."""
+    """All names, IDs and addresses of the site; the output has none of them as its own word."""
     with session(sandbox) as site:
         server = site.tsc
         found = [*server.datasources.all(), *server.projects.all(), *server.users.all()]
@@ -466,7 +467,7 @@ def names_of(sandbox: Sandbox) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [None, ANN, BOB], ids=["admin", "ann", "bob"])
 def test_redacted(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, user: UserSeed | None):
-    """Prevents: a report for outsiders that names what outsiders may not know."""
+    """Prevents: a redacted report contains a name, an ID or an address of the site."""
     names = names_of(sandbox)
     if user:
         sign_in_as(user, monkeypatch)
@@ -475,17 +476,17 @@ def test_redacted(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, user: UserS
     ]
     assert {each.code for each in result} == {0}
     text = "".join(each.text + each.errors for each in result)
-    # There are words that begin like a name, such as "administrators".
+    # A word of the output, such as "administrators", may begin with a name.
     found = [e for e in names if re.search(rf"(?<!\w){re.escape(e)}(?!\w)", text, re.IGNORECASE)]
     assert found == []
-    # A report of tomorrow has the same tokens.
+    # A later report has the same tokens for the same names.
     again = assess("--redact", "--json", "--no-rows")
     assert by_name(again).keys() == by_name(result[1]).keys()
     assert len(by_name(again)) == (60 if user is None else 30)
 
 
 def test_redacted_errors(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox):
-    """Prevents: an address or a name in the message of a look that fails."""
+    """Prevents: the error of a redacted `assess` contains an address or a name."""
     result = assess("--redact", "--project", "Secret")
     assert result.code == 1
     assert "Secret" not in result.errors
@@ -498,7 +499,7 @@ def test_redacted_errors(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox):
 
 @given(name=st.text(min_size=1), site=st.uuids())
 def test_tokens_name_nothing(name: str, site: object):
-    """Prevents: a name of an odd form that a token lets through."""
+    """Prevents: a token reveals a name of an unusual form."""
     tokens = Tokens(str(site))
     assert re.fullmatch("server-[0-9a-f]{10}", tokens.text("server", name))
     message = f"Listing its revisions failed: 403004 Forbidden: '{name}'."
@@ -519,7 +520,7 @@ def test_tokens_name_nothing(name: str, site: object):
     ],
 )
 def test_rows_that_changed(tmp_path: Path, older: str, newer: str, changed: int):
-    """Prevents: an estimate that counts moved or repeated rows wrong."""
+    """Prevents: an estimate counts moved rows as changed, or overlooks a repeated row."""
     make = 'CREATE TABLE "Extract"."Extract" AS (SELECT * FROM (VALUES {}) AS t ("id", "name"))'
     before = hyper(tmp_path / "before.hyper", make.format(older))
     after = hyper(tmp_path / "after.hyper", make.format(newer))
@@ -528,7 +529,7 @@ def test_rows_that_changed(tmp_path: Path, older: str, newer: str, changed: int)
 
 
 def test_other_columns(tmp_path: Path):
-    """Prevents: a share of rows where the rows cannot be compared."""
+    """Prevents: `assess` estimates changed rows of files that have different columns."""
     one = hyper(tmp_path / "one.hyper", SALES)
     other = hyper(tmp_path / "other.hyper", MANY.format("i"))
     with pytest.raises(ValueError, match="other tables or columns"):

@@ -1,4 +1,4 @@
-"""Commands while others run: the assets a refresh knows, its end by Ctrl-C, a token in use."""
+"""Commands while other processes run: the assets of a refresh, Ctrl-C, a token in use."""
 
 import signal
 import subprocess
@@ -49,7 +49,7 @@ def model_flights() -> dg.MaterializeResult:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A data source of a model of which dbt describes a column, two steps up."""
+    """A data source whose model depends on a dbt model, which describes a column."""
     project(tmp_path, "lineage")
     with running_sandbox(tmp_path / "sandbox") as sandbox:
         monkeypatch.chdir(tmp_path)
@@ -65,13 +65,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 @pytest.mark.slow
 def test_columns_of_dbt_stay(world: World):
-    """Prevents: descriptions that come with one kind of run and go with the next one, each time
-    as a whole publish."""
+    """Prevents: one run publishes dbt's column descriptions, and the next run removes them."""
     assert world.run("refresh", "flights").code == 0
     assert "no change" in world.run("refresh", "flights", "--models").text
     assert "no change" in world.run("refresh", "flights").text
     assert world.run("plan").code == 0
-    # As the daemon and `dg launch` run it: by the location, in another process.
+    # The daemon and `dg launch` load the code location in this way, in another process.
     world.forget()
     location = ReconstructableRepository.for_module("lineage.definitions", "defs", None)
     with (
@@ -88,7 +87,8 @@ def test_columns_of_dbt_stay(world: World):
 
 @pytest.mark.slow
 def test_partitioned_models(world: World):
-    """Prevents: a model that is left out, and a remedy that a terminal does not have."""
+    """Prevents: `refresh --models` ignores a partitioned model, or suggests a command that
+    fails."""
     daily = "partitions_def=dg.DailyPartitionsDefinition('2026-01-01'), deps"
     models = MODELS.replace("@dg.asset(deps", f"@dg.asset({daily}")
     (world.root / "lineage" / "defs" / "models.py").write_text(models, "utf-8")
@@ -98,7 +98,7 @@ def test_partitioned_models(world: World):
 
 @pytest.mark.slow
 def test_interrupted(world: World):
-    """Prevents: a class of Dagster's as the answer to Ctrl-C, which status repeats all day."""
+    """Prevents: after Ctrl-C, users and `status` see the name of a Dagster exception class."""
     command = [str(Path(sys.executable).with_name("tableau-pipeline")), "refresh", "flights"]
     pipe = subprocess.PIPE
     with (
@@ -121,7 +121,7 @@ def test_interrupted(world: World):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("command", [("status",), ("diff", "flights"), ("plan",)])
 def test_a_token_in_use(world: World, command: tuple[str, ...]):
-    """Prevents: a command that says nothing for as long as a refresh takes."""
+    """Prevents: a command waits in silence while a refresh uses the token."""
     assert world.run("refresh", "flights").code == 0
     token = PersonalAccessToken(world.sandbox.token_name, world.sandbox.token_secret)
     taken = Event()

@@ -1,4 +1,4 @@
-"""The commands on data sources in every state, as the page of commands shows them."""
+"""Commands on data sources in every state; the reference page shows their output."""
 
 import os
 import pty
@@ -54,14 +54,14 @@ def model_boats(spark: SparkResource) -> DataFrame:
 
 
 def found(world: World, *args: str) -> dict[str, dict[str, str]]:
-    """What it finds, by what it looks at."""
+    """The findings of `doctor`, by topic."""
     result = world.run("doctor", *args, "--json")
     return {each["topic"]: each for each in result.data["findings"]}
 
 
 def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a first look that finds faults where there are none, or shows a secret."""
-    # What the machine of this test sets besides.
+    """Prevents: `doctor` reports faults of a healthy host, or shows a secret."""
+    # Variables of this machine, which the transcript does not show.
     for name in [*os.environ]:
         if re.match("(JAVA|SPARK|HYPER|TSC)_|TMPDIR$", name):
             monkeypatch.delenv(name)
@@ -72,7 +72,7 @@ def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_what_the_site_does(morning: World):
-    """Prevents: no output shows why refreshes take another way on this site."""
+    """Prevents: users cannot see why refreshes work differently on their site."""
     with session(morning.sandbox) as site:
         record = record_of(site, morning.root / "data" / "sites")
         record.learn(takes_bare_stars=False)
@@ -87,20 +87,20 @@ def test_what_the_site_does(morning: World):
 
 
 def test_resume_without_a_trial(morning: World):
-    """Prevents: a look at all else, where somebody means to go on with a trial."""
+    """Prevents: `doctor --resume` without a trial runs all checks and resumes nothing."""
     assert morning.run("doctor", "--resume").code == WRONG_USAGE
 
 
 @pytest.mark.slow
 def test_spark_and_the_largest_update(morning: World):
-    """Prevents: a host on which executors cannot write, or blocks do not arrive, passes."""
+    """Prevents: `doctor` approves a host whose executors cannot write or whose uploads fail."""
     all_of_it = found(morning, "--upload")
     assert {all_of_it[about]["sign"] for about in ("spark", "executors", "upload")} == {"ok"}
 
 
 @pytest.mark.slow
 def test_a_wrong_token(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: one wrong setting hides what else is wrong, or is shown as it is."""
+    """Prevents: one wrong setting hides other problems, or `doctor` shows the secret."""
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "not-the-secret")
     result = morning.run("doctor", "--no-spark")
     assert result.code == 1
@@ -126,7 +126,7 @@ def test_a_wrong_token(morning: World, monkeypatch: pytest.MonkeyPatch):
 def test_a_wrong_variable(
     morning: World, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, part: str
 ):
-    """Prevents: 150 lines of tracebacks for a slip of the finger, and the exit code of "late"."""
+    """Prevents: a mistyped variable causes tracebacks, or the exit code of a late data source."""
     monkeypatch.setenv(variable, value)
     morning.forget()
     result = morning.run("status")
@@ -150,7 +150,7 @@ def test_a_wrong_variable(
 def test_a_wrong_variable_of_any_command(
     morning: World, monkeypatch: pytest.MonkeyPatch, command: str
 ):
-    """Prevents: tracebacks of all commands but one; a slip that looks like success."""
+    """Prevents: a mistyped variable makes a command show tracebacks or report success."""
     monkeypatch.setenv("TABLEAU_JOB_TIMEOUT", "2h")
     morning.forget()
     result = morning.run(*command.split())
@@ -164,7 +164,7 @@ def test_a_wrong_variable_of_any_command(
 def test_the_end_of_a_token(
     morning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, sign: str
 ):
-    """Prevents: the night in which all refreshes fail, because a token has ended."""
+    """Prevents: all refreshes of a night fail because `doctor` did not warn of a token's end."""
     with running_sandbox(tmp_path, token_days=days + 0.5) as cloud:
         monkeypatch.setenv("TABLEAU_SERVER_URL", cloud.url)
         token = found(morning, "--no-spark")["token"]
@@ -173,7 +173,7 @@ def test_the_end_of_a_token(
 
 
 def test_where_variables_come_from(morning: World):
-    """Prevents: somebody corrects a variable in one place while another one wins."""
+    """Prevents: a user corrects a variable in one place while another place overrides it."""
     file = morning.root / ".env"
     file.write_text("# Settings\nPIPELINE_CACHE_GB=7\n", "utf-8")
     try:
@@ -186,7 +186,7 @@ def test_where_variables_come_from(morning: World):
 
 
 def test_a_project_that_is_not_there(morning: World):
-    """Prevents: the first refresh of the night finds that its project is missing."""
+    """Prevents: only the first refresh of the night shows that a project is missing."""
     morning.model("lost", flights(2))
     morning.declare("lost", project="Nowhere")
     try:
@@ -196,7 +196,7 @@ def test_a_project_that_is_not_there(morning: World):
 
 
 def test_excerpts():
-    """Prevents: a page of output that no command writes."""
+    """Prevents: the reference page shows output that no command writes."""
     for block in page("reference/commands.md").whole.blocks("console"):
         command, _, shown = block.partition("\n")
         pattern = re.escape(shown).replace(re.escape("...\n"), "(.*\n)*")
@@ -204,7 +204,7 @@ def test_excerpts():
 
 
 def test_status(morning: World):
-    """Prevents: a team that clicks through forty assets to learn what broke."""
+    """Prevents: a team must open forty assets to find the broken data source."""
     result = morning.run("status")
     assert masked(result.text) == documented("tableau-pipeline status")
     assert (result.code, result.errors) == (1, "")
@@ -212,7 +212,7 @@ def test_status(morning: World):
 
 @pytest.mark.slow
 def test_history(morning: World):
-    """Prevents: no output shows what the refreshes of a data source did, and what updates saved."""
+    """Prevents: users cannot see what refreshes did, or how much updates saved."""
     result = morning.run("status", "Arrivals")
     assert masked(result.text) == documented("tableau-pipeline status arrivals")
     assert result.code == 0
@@ -238,7 +238,7 @@ def test_history(morning: World):
 
 
 def test_plan_changes_nothing(morning: World, caplog: pytest.LogCaptureFixture):
-    """Prevents: a look at what would be done that leaves a record, a file or a change behind."""
+    """Prevents: `plan` writes a record or a file, or changes the server."""
     before = files(morning.root)
     with asked(caplog) as requests:
         result = morning.run("plan")
@@ -250,7 +250,7 @@ def test_plan_changes_nothing(morning: World, caplog: pytest.LogCaptureFixture):
 
 @pytest.mark.slow
 def test_diff(morning: World):
-    """Prevents: no output shows which rows a merge changes, or what a user's publish changed."""
+    """Prevents: users cannot see which rows a merge changes, or which rows a user changed."""
     result = morning.run("diff", "flights", "--sample", "2")
     assert masked(result.text) == documented("tableau-pipeline diff flights --sample 2")
     assert result.code == 1
@@ -263,8 +263,7 @@ def test_diff(morning: World):
 
 @pytest.mark.slow
 def test_a_refresh_does_what_the_plan_told(morning: World):
-    """Prevents: a merge on the strength of a plan that the next refresh does not follow; or who
-    distrusts what is published cannot have it replaced."""
+    """Prevents: a refresh decides differently from its plan, or `--full` publishes nothing."""
     morning.model("arrivals", flights(9, delay=4))
     (planned,) = (result := morning.run("plan", "arrivals", "--json")).data["datasources"]
     assert result.code == 2
@@ -281,7 +280,7 @@ def test_a_refresh_does_what_the_plan_told(morning: World):
 
 @pytest.mark.slow
 def test_a_dry_run_and_a_build_are_no_refreshes(morning: World):
-    """Prevents: a refused data source that seems well again, because somebody has tried it out."""
+    """Prevents: a dry run makes a refused data source look well again."""
     for option in ("--dry-run", "--build-only"):
         assert morning.run("refresh", "delays", "--accept", "shrink", option).code == 0
         (line,) = morning.run("status", "delays", "--offline", "--json").data["datasources"]
@@ -292,7 +291,7 @@ def test_a_dry_run_and_a_build_are_no_refreshes(morning: World):
     "args", [("refresh", "arivals"), ("plan", "arrivals", "fligths"), ("plan", "--what")]
 )
 def test_wrong_usage(morning: World, args: tuple[str, ...]):
-    """Prevents: a mistyped name that refreshes everything, or that CI takes for changes."""
+    """Prevents: a mistyped name refreshes everything, or CI reads its exit code as changes."""
     result = morning.run(*args)
     assert result.code == 64
     if args[-1] == "fligths":
@@ -302,7 +301,7 @@ def test_wrong_usage(morning: World, args: tuple[str, ...]):
 
 @pytest.mark.slow
 def test_where_no_server_answers(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: data sources count as equal although the command has not looked at them."""
+    """Prevents: a command counts data sources as equal that it has not compared."""
     with monkeypatch.context() as wrong:
         wrong.setenv("TABLEAU_TOKEN_VALUE", "wrong")
         check_transcripts("With a wrong token", morning.type)
@@ -320,7 +319,7 @@ def test_where_no_server_answers(morning: World, monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_nothing_declares(morning: World):
-    """Prevents: a data source that no refresh updates any more looks alive."""
+    """Prevents: `status` hides a data source that no declaration updates any more."""
     declaration = morning.root / morning.name / "defs" / "hotels" / "defs.yaml"
     text = declaration.read_text("utf-8")
     declaration.unlink()
@@ -334,7 +333,7 @@ def test_what_nothing_declares(morning: World):
 
 @pytest.mark.slow
 def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a traceback for who has just begun."""
+    """Prevents: a user with an empty project gets a traceback."""
     project(tmp_path, "nothing_yet")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
@@ -351,7 +350,7 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     for command, code in (("status", 2), ("plan", 1)):
         result = empty.run(command)
         assert (result.code, "DAGSTER_HOME is not set" in result.errors) == (code, True)
-    # In the wrong folder, its .env is not read either.
+    # In another folder, the command does not read the project's .env.
     monkeypatch.chdir(tmp_path.parent)
     assert "is no Dagster project" in empty.run("status").errors
     empty.forget()
@@ -359,7 +358,7 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_a_bar(morning: World):
-    """Prevents: minutes without a sign of life, or signs of life in what a program reads."""
+    """Prevents: `diff` shows no progress for minutes, or mixes progress into its JSON."""
     for more, shows in ((), True), (("--json",), False):
         screen, terminal = pty.openpty()
         with open(terminal, "w") as errors, redirect_stdout(StringIO()) as result:  # noqa: PTH123
@@ -375,7 +374,7 @@ def test_a_bar(morning: World):
 
 
 def test_a_narrow_terminal(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a list of data sources without their names."""
+    """Prevents: a narrow terminal hides the names of the data sources."""
     monkeypatch.setenv("COLUMNS", "20")
     screen, terminal = pty.openpty()
     with open(terminal, "w") as shown, redirect_stdout(shown):  # noqa: PTH123
@@ -385,7 +384,7 @@ def test_a_narrow_terminal(morning: World, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_mistakes_in_code(morning: World, caplog: pytest.LogCaptureFixture):
-    """Prevents: a mistake in code that looks like one of the host, and shows no traceback."""
+    """Prevents: `doctor` blames the host for a mistake in code, or hides the traceback."""
     file = morning.root / morning.name / "definitions.py"
     text = file.read_text("utf-8")
     file.write_text(text.replace("return", "return 1 / 0 or"), "utf-8")
@@ -399,8 +398,7 @@ def test_mistakes_in_code(morning: World, caplog: pytest.LogCaptureFixture):
 
 @pytest.mark.parametrize("command", ["status", "diff arrivals", "plan", "refresh arrivals"])
 def test_mistakes_in_code_of_any_command(morning: World, command: str):
-    """Prevents: a typing error in a model that looks like a data source which needs attention, or
-    like rows that differ; output that a program cannot read."""
+    """Prevents: a syntax error looks like a refused data source, or breaks the JSON output."""
     file = morning.root / morning.name / "definitions.py"
     text = file.read_text("utf-8")
     file.write_text("def broken(:\n", "utf-8")
@@ -415,7 +413,7 @@ def test_mistakes_in_code_of_any_command(morning: World, command: str):
 
 @pytest.mark.slow
 def test_refresh(morning: World):
-    """Prevents: `1+key:"..."` and JSON to be typed, in which a mistake runs everything."""
+    """Prevents: users must type an asset selection and JSON to refresh a data source."""
     result = morning.run("refresh", "Planes")
     assert masked(result.text) == documented("tableau-pipeline refresh planes")
     assert "Decision: publish (create). Reason: first publish" in result.errors
@@ -425,7 +423,7 @@ def test_refresh(morning: World):
 def test_mistakes_with_definitions_of_dagster(
     morning: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a hundred lines of traceback around the one that says what is wrong."""
+    """Prevents: a hundred lines of traceback hide the one line that names the mistake."""
     project(tmp_path, "mistaken")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
@@ -439,7 +437,7 @@ def test_mistakes_with_definitions_of_dagster(
     result = mistaken.run("plan").errors
     assert 'has no "PublishedDataSource": did you mean "PublishedDatasource"?' in result
     assert f"{file}:" in result
-    # With Dagster's own loader, a model may be in another location.
+    # With Dagster's own loader, a model may belong to another code location.
     mistaken.declare("gates", tables={"flights": {"model": "gate_model"}})
     models = "import dagster as dg\n\ngates_model = dg.AssetSpec('gates_model')\n"
     (tmp_path / "mistaken" / "defs" / "models.py").write_text(models, "utf-8")
@@ -454,7 +452,7 @@ def test_mistakes_with_definitions_of_dagster(
 
 @pytest.mark.slow
 def test_models(morning: World):
-    """Prevents: a refresh "with its models" that runs only some of them, or none."""
+    """Prevents: `refresh --models` runs only some of the models, or none of them."""
     morning.declare("boats")
     models = morning.root / morning.name / "defs" / "boat_models.py"
     models.write_text(_MODELS, "utf-8")
@@ -469,14 +467,17 @@ def test_models(morning: World):
 
 
 class WebServer:
-    """Answers queries in turn; an error stands for a web server that is being restarted."""
+    """A web server that gives one prepared answer to each query, in order.
+
+    An exception as an answer means that the web server restarts.
+    """
 
     def __init__(self, *answers: dict[str, Any] | Exception) -> None:
         location = {"name": "__repository__", "location": {"name": "daily"}}
         self.answers = [{"assetNodes": [{"repository": location}]}, *answers]
 
     def post(self, _: str, *, json: dict[str, Any], timeout: float) -> Any:
-        """Check the query as Dagster would."""
+        """Check the query against Dagster's schema, and return the next answer."""
         assert validate(create_schema().graphql_schema, parse(json["query"])) == []
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -485,8 +486,7 @@ class WebServer:
 
 
 def test_a_web_server_that_is_restarted(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a refresh that counts as failed while its run goes on, since the web server did
-    not answer once."""
+    """Prevents: a refresh counts as failed because the web server restarted during its run."""
     ended = {"status": "SUCCESS", "eventConnection": {"cursor": "1", "events": []}}
     gone = requests.ConnectionError()
     server = WebServer({"launchRun": {"run": {"runId": "1"}}}, gone, gone, {"runOrError": ended})
@@ -502,7 +502,7 @@ def test_a_web_server_that_is_restarted(morning: World, monkeypatch: pytest.Monk
 
 
 def test_a_deployment_of_another_release(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: "did not start the run: None"."""
+    """Prevents: the error says "did not start the run: None" and hides the cause."""
     problem = 'Received unexpected config entry "samples"'
     server = WebServer({"launchRun": {"errors": [{"message": problem}]}})
     monkeypatch.setattr(requests, "post", server.post)
@@ -522,7 +522,7 @@ def test_a_launch_without_an_answer(morning: World, monkeypatch: pytest.MonkeyPa
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_in_a_deployment(morning: World, tmp_path: Path):
-    """Prevents: a refresh by the web server that reports success too early, or the wrong cause."""
+    """Prevents: `refresh --webserver` reports success too early, or reports a wrong cause."""
     workspace = f"load_from: [{{python_module: {morning.name}.definitions}}]\n"
     (morning.root / "workspace.yaml").write_text(workspace, "utf-8")
     morning.model("arrivals", flights(12, delay=9))

@@ -19,7 +19,7 @@ COPIED, MOVED = "tableau-pipeline deployment --copied", "tableau-pipeline deploy
 
 @pytest.fixture(scope="module")
 def published(world: World) -> World:
-    """A project with two data sources, of which one was refreshed."""
+    """A project with two data sources; only "arrivals" was refreshed."""
     result = world.run("deployment")
     assert (result.code, result.errors) == (0, "")
     folder = world.root / "data" / "journal"
@@ -34,7 +34,7 @@ def published(world: World) -> World:
 
 @pytest.fixture
 def copy(published: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The data folder of the next commands: a copy."""
+    """A copy of the data folder, which the next commands use."""
     folder = published.root / "copy"
     shutil.copytree(published.root / "data", folder)
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(folder))
@@ -44,8 +44,7 @@ def copy(published: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_status_where_there_are_no_records(published: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a data source that `status` calls fresh, and that the next refresh is refused,
-    because the deployment is another one or its records were lost."""
+    """Prevents: `status` calls a data source fresh of which the data folder has no record."""
     assert published.run("status", "arrivals", "--offline").code == 0
     monkeypatch.setenv("PIPELINE_DEPLOYMENT", "review")
     result = published.run("status", "arrivals", "--offline")
@@ -61,7 +60,7 @@ def server_has(world: World) -> list[tuple[str, str]]:
 
 
 def test_whose_records_they_are(published: World):
-    """Prevents: a user who cannot tell which deployment a data folder belongs to."""
+    """Prevents: users cannot find out which deployment a data folder belongs to."""
     result = published.run("deployment")
     assert result.code == 0
     folder = str(published.root / "data")
@@ -78,14 +77,14 @@ def test_whose_records_they_are(published: World):
         "keys": ["arrivals"],
         "problem": None,
     }
-    # If a user says that it has moved, although it has not, nothing changes.
+    # `--moved` changes nothing in a folder that was not moved.
     assert published.run("deployment", "--moved").code == 0
     assert place.recorded() == recorded
 
 
 @pytest.mark.slow
 def test_another_name(published: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: two deployments with one data folder that pass for one."""
+    """Prevents: two deployments that share a data folder count as one deployment."""
     monkeypatch.setenv("PIPELINE_DEPLOYMENT", "staging")
     shown = published.run("deployment", "--json").data
     assert (shown["name"], shown["id"], shown["keys"]) == ("staging", None, [])
@@ -96,7 +95,7 @@ def test_another_name(published: World, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_a_copy_is_refused(published: World, copy: Path):
-    """Prevents: two deployments that go on with one history, as somebody has copied a folder."""
+    """Prevents: a copied data folder lets two deployments continue one history."""
     before = server_has(published)
     result = published.run("deployment")
     assert result.code == 1
@@ -118,7 +117,7 @@ def test_a_copy_is_refused(published: World, copy: Path):
 
 
 def test_both_together_are_wrong(published: World, copy: Path):
-    """Prevents: a command that does one of two things that exclude each other."""
+    """Prevents: `deployment --moved --copied` obeys one of two contradictory options."""
     file = copy / "journal" / "@deployments" / "main.json"
     before = file.read_bytes()
     result = published.run("deployment", "--moved", "--copied")
@@ -128,7 +127,7 @@ def test_both_together_are_wrong(published: World, copy: Path):
 
 
 def test_it_has_moved(published: World, copy: Path):
-    """Prevents: a new host for which each data source is somebody else's."""
+    """Prevents: after a move to a new host, a refresh treats its data sources as foreign."""
     before = server_has(published)
     id_ = JournalPlace(LocalStorage(published.root / "data" / "journal")).established().id
     result = published.run("deployment", "--moved", "--json")
@@ -142,8 +141,7 @@ def test_it_has_moved(published: World, copy: Path):
 
 @pytest.mark.slow
 def test_it_is_another_one(published: World, copy: Path):
-    """Prevents: a test system that publishes over the data sources of production, or whose own ones
-    the production takes for its own."""
+    """Prevents: a test system with copied records publishes over production's data sources."""
     before = server_has(published)
     original = JournalPlace(LocalStorage(published.root / "data" / "journal")).established()
     result = published.run("deployment", "--copied")

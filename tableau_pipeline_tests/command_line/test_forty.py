@@ -1,4 +1,4 @@
-"""The command `status` as a team with forty data sources runs it every morning."""
+"""The command `status` on forty data sources."""
 
 import dagster as dg
 import pytest
@@ -19,7 +19,7 @@ FORTY = [f"region_{number:02}" for number in range(40)]
 
 @pytest.fixture(scope="module")
 def forty(world: World) -> World:
-    """One is refused, one failed, one was published by somebody else, one is late."""
+    """Forty data sources: one refused, one failed, one late, and one that a user published."""
     for key in FORTY:
         world.declare(key, **({"freshness": {"within": "24h"}} if key == "region_33" else {}))
         world.model(key, flights(8))
@@ -35,7 +35,7 @@ def forty(world: World) -> World:
 
 
 def test_those_that_need_somebody_come_first(forty: World, caplog: pytest.LogCaptureFixture):
-    """Prevents: one broken data source among forty goes unseen, or each costs a request."""
+    """Prevents: `status` hides one broken data source among forty, or sends a request for each."""
     with asked(caplog) as requests:
         assert forty.run("status").code == 1
     assert len(requests) < 10, requests

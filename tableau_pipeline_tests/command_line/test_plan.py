@@ -1,4 +1,4 @@
-"""The command `plan` for who reviews: offline, and compared with a revision in git."""
+"""The command `plan` for reviewers: offline, and compared with a git revision."""
 
 import os
 import re
@@ -34,7 +34,7 @@ _IN_PYTHON = """import dagster as dg
 
 from tableau_pipeline.components import PublishedDatasource
 
-# Another location makes them.
+# Another code location makes these models.
 NAMES = ("airlines", "arrivals", "delays", "flights", "gates", "hotels", "planes", "seats")
 models = [dg.AssetSpec(f"model_{name}") for name in NAMES]
 
@@ -56,7 +56,7 @@ def plausible() -> dg.AssetCheckResult:
 
 @pytest.fixture(scope="module")
 def review(world: World) -> World:
-    """A branch that declares some data sources differently from `main`, all of them refreshed."""
+    """A branch that declares some of the published data sources differently from `main`."""
     (world.root / world.name / "defs" / "others.py").write_text(_IN_PYTHON, "utf-8")
     world.model("airlines", airlines())
     for key in ("arrivals", "delays", "flights", "gates", "hotels", "planes", "seats"):
@@ -90,25 +90,25 @@ def review(world: World) -> World:
 
 
 def git(world: World, *args: str) -> None:
-    """Let git do something in the project."""
+    """Run a git command in the project."""
     who = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
     subprocess.run(["git", *who, *args], cwd=world.root, check=True, capture_output=True)
 
 
 @pytest.mark.slow
 def test_base(review: World, caplog: pytest.LogCaptureFixture):
-    """Prevents: a merge without a preview of what it does to the published data sources."""
+    """Prevents: reviewers cannot see what a merge does to published data sources."""
     before = files(review.root)
     with asked(caplog):
         result = review.run("plan", "--base", "main")
         offline = review.run("plan", "--base", "main", "--offline")
     assert masked(result.text) == masked(_WHOLE.blocks("console")[0].partition("\n")[2])
-    # Not `documented`, which prefers the transcript beside the tests.
+    # `documented` would find the transcript of the tests, and not the page's excerpt.
     excerpt = "\n".join(masked(page(PAGE).whole.blocks("console")[0].partition("\n")[2]))
     pattern = re.escape(excerpt).replace(re.escape("..."), ".*")
     assert re.fullmatch(pattern, "\n".join(masked(result.text)), re.DOTALL)
     assert result.code == offline.code == 1
-    # No user has changed anything on the server, so the records show all of it.
+    # No user has changed the server, so the offline plan shows everything.
     said = masked(offline.text)
     assert [each for each in said if not each.startswith("Offline:")] == masked(result.text)
     assert files(review.root) == before
@@ -116,7 +116,7 @@ def test_base(review: World, caplog: pytest.LogCaptureFixture):
 
 @pytest.mark.slow
 def test_a_workflow_without_data(review: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a workflow that needs production, or takes what it cannot know for no change."""
+    """Prevents: a CI workflow needs production's data, or reports unknown changes as no change."""
     shutil.copytree(review.root, tmp_path / "clone", ignore=shutil.ignore_patterns("data", "home"))
     clone = World(tmp_path / "clone", review.name, review.sandbox)
     monkeypatch.chdir(clone.root)
@@ -137,7 +137,7 @@ def test_a_workflow_without_data(review: World, tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_workflow_of_the_page():
-    """Prevents: a workflow that is copied and does not run."""
+    """Prevents: the workflow that users copy from the page fails."""
     (text,) = page(PAGE).whole.blocks("yml")
     steps = yaml.safe_load(text)["jobs"]["plan"]["steps"]
     lines = [line.strip() for each in steps for line in each.get("run", "").splitlines()]
@@ -154,12 +154,12 @@ def test_the_workflow_of_the_page():
 
 @pytest.mark.slow
 def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
-    """Prevents: a mistyped branch for which everything seems equal, or new."""
+    """Prevents: for a mistyped branch, every data source looks unchanged or new."""
     result = review.run("plan", "--base", "mian")
     assert result.code == 1
     assert 'git knows no revision "mian"' in result.errors
     assert "fetch-depth: 0" in result.errors
-    # A component that the branch has removed from the code, too.
+    # `main` declares a component whose code the branch has removed.
     gone = review.root / review.name / "defs" / "gone" / "defs.yaml"
     gone.parent.mkdir()
     gone.write_text(f"type: {review.name}.gone.Component\n", "utf-8")
@@ -174,7 +174,7 @@ def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
 
 
 def test_a_file_of_which_a_part_cannot_be_read(review: World):
-    """Prevents: half a file counts as all of it, and its other data sources as never declared."""
+    """Prevents: a half-read file counts as complete, so that its other data sources look new."""
     flights = review.root / review.name / "defs" / "flights" / "defs.yaml"
     half = flights.read_text("utf-8").replace("key: flights\n", "key: half\n")
     gone = review.root / review.name / "defs" / "gone" / "defs.yaml"
@@ -193,7 +193,7 @@ def test_a_file_of_which_a_part_cannot_be_read(review: World):
 
 
 def test_a_declaration_that_could_not_be_read(review: World):
-    """Prevents: "nothing is declared differently" of what was cured, or could not be read."""
+    """Prevents: `plan` shows no change of a declaration that was unreadable at the base."""
     file = review.root / review.name / "defs" / "flights" / "defs.yaml"
     text = file.read_text("utf-8")
     file.write_text(f"{text}: {{", "utf-8")
@@ -210,7 +210,7 @@ def test_a_declaration_that_could_not_be_read(review: World):
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [[], ["--json"]])
 def test_output_that_nobody_reads(review: World, option: list[str]):
-    """Prevents: a step of CI that is red because of `| head`, or of a terminal without Unicode."""
+    """Prevents: `| head` or a terminal without Unicode makes a CI step fail."""
     command = [str(Path(sys.executable).with_name("tableau-pipeline")), "plan", "--offline"]
     expected = review.run("plan", "--offline").code
     assert expected
@@ -232,7 +232,7 @@ def test_output_that_nobody_reads(review: World, option: list[str]):
 
 
 def test_an_empty_base(review: World):
-    """Prevents: a variable of CI that is not set, and a plan of something else."""
+    """Prevents: an empty CI variable as `--base` leads to a plan against another revision."""
     assert review.run("plan", "--offline", "--base", "").code == WRONG_USAGE
 
 
@@ -246,8 +246,8 @@ def test_nothing(review: World):
 
 
 def test_records_without_runs(review: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a workflow with the data folder alone for which nothing was published yet, or that
-    seems to know which rows a check has rejected."""
+    """Prevents: without DAGSTER_HOME, `plan` ignores the records, or hides that it saw no
+    checks."""
     monkeypatch.delenv("DAGSTER_HOME")
     result = review.run("plan", "--offline", "seats")
     assert result.code == 0, result.text + result.errors
@@ -257,7 +257,7 @@ def test_records_without_runs(review: World, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_another_key(review: World):
-    """Prevents: a renamed data source that is published a second time, unseen."""
+    """Prevents: a changed key publishes a data source a second time without a warning."""
     file = review.root / review.name / "defs" / "flights" / "defs.yaml"
     text = file.read_text("utf-8")
     file.write_text(text.replace("key: flights\n", "key: all_flights\n"), "utf-8")
@@ -272,15 +272,16 @@ def test_another_key(review: World):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("command", ["plan", "status"])
 def test_queries(review: World, command: str):
-    """Prevents: a team with 500 data sources that waits for a query for each of them."""
+    """Prevents: a command queries the database once for each of 500 data sources."""
     one, all_ = [queries(review, command, "--offline", *names) for names in (["gates"], [])]
-    # With a name, `status` adds a history; without one, it looks once for data sources of files.
+    # A call with a name reads a history. A call without a name looks once for data sources of
+    # files.
     of_files = 5 if command == "status" else 0
     assert 0 < all_ <= one + of_files
 
 
 def queries(world: World, *args: str) -> int:
-    """How often a command asks a database."""
+    """Return how many statements a command sends to databases."""
     asked: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
@@ -296,7 +297,7 @@ def queries(world: World, *args: str) -> int:
 
 @pytest.mark.slow
 def test_an_open_sending(review: World):
-    """Prevents: a plan that is certain of what a job of the server may still change."""
+    """Prevents: a plan ignores that an open job may still change the data source."""
     review.model("arrivals", flights(9))
     unseen = Refuse(status=500, method="GET", path="sites/*/jobs/*", times=None)
     with review.sandbox.held_jobs():
@@ -316,8 +317,7 @@ def test_an_open_sending(review: World):
 
 @pytest.mark.slow
 def test_rejected_rows(review: World):
-    """Prevents: a plan that publishes rows which a blocking check of their model has rejected; a
-    status that calls them fresh, because the metadata alone were refreshed since."""
+    """Prevents: `plan` or `status` ignores that a blocking check rejected the model's rows."""
     file = review.root / review.name / "defs" / "checks.py"
     file.write_text(_CHECK, "utf-8")
     review.model("arrivals", flights(10))

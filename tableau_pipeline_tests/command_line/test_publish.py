@@ -1,4 +1,4 @@
-"""The command `publish`: a file becomes a data source, in any folder."""
+"""The command `publish`, which publishes a file from any folder."""
 
 import json
 import os
@@ -33,9 +33,9 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 @pytest.fixture
 def elsewhere(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder of somebody who has installed the package, and set three variables."""
+    """The current folder of a user who has installed the package and set three variables."""
     for variable in ("DAGSTER_HOME", "PIPELINE_DATA_DIR", "TABLEAU_PROJECT_ROOT", "XDG_DATA_HOME"):
-        # Set it first, so that what the command sets is undone at the end.
+        # A variable that is set first lets `monkeypatch` undo what the command sets.
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -51,7 +51,7 @@ def elsewhere(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def publish(elsewhere: Path) -> Publish:
     def publish(*args: str) -> Result:
-        # Each command is a process of its own, to which only the three variables are given.
+        # The next command of a user would not inherit this variable, which a command may set.
         os.environ.pop("PIPELINE_DATA_DIR", None)
         output, errors = StringIO(), StringIO()
         with redirect_stdout(output), redirect_stderr(errors):
@@ -63,13 +63,13 @@ def publish(elsewhere: Path) -> Publish:
 
 @pytest.fixture
 def name() -> str:
-    """Of a data source that is not published yet."""
+    """The name of a data source that is not published yet."""
     return f"Sales {uuid4().hex[:8]}"
 
 
 @pytest.mark.slow
 def test_a_file_in_any_folder(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
-    """Prevents: a file that takes a project to publish, or records in the folder of a cron job."""
+    """Prevents: `publish` needs a project, or leaves records in the current folder."""
     (elsewhere / "a.csv").write_text("id,v\n1,a\n2,\n", "utf-8")
     first = publish("a.csv", "--name", name, "--key", "id")
     assert first.code == 0, first.text + first.errors
@@ -90,7 +90,7 @@ def test_a_file_in_any_folder(publish: Publish, sandbox: Sandbox, elsewhere: Pat
 
 @pytest.mark.slow
 def test_what_is_refused(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
-    """Prevents: a refusal that a program takes for a success, or that names no remedy."""
+    """Prevents: a program reads a refusal as a success, or a refusal names no remedy."""
     (elsewhere / "a.csv").write_text("id,v\n1,a\n2,b\n3,c\n", "utf-8")
     bad = publish("a.csv", "--name", name, "--columns", "id int, v date", "--json")
     assert (bad.code, bad.data["success"]) == (1, False)
@@ -112,8 +112,7 @@ def test_what_is_refused(publish: Publish, sandbox: Sandbox, elsewhere: Path, na
 def test_no_place_for_records(
     publish: Publish, elsewhere: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a traceback where the user has no home, a home that is read-only, or a damaged
-    project file; output that a program cannot read."""
+    """Prevents: a missing home or a damaged project file causes a traceback or invalid JSON."""
     (elsewhere / "a.csv").write_text("id\n1\n", "utf-8")
     monkeypatch.setenv("HOME", "/dev/null")
     read_only = publish("a.csv", "--name", name, "--json")
@@ -133,7 +132,7 @@ def test_no_place_for_records(
 
 
 def test_what_is_only_tried(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
-    """Prevents: a rehearsal that publishes."""
+    """Prevents: `publish` with `--dry-run` or `--build-only` publishes the file."""
     (elsewhere / "a.csv").write_text("id,v\n1,a\n", "utf-8")
     for option in ("--dry-run", "--build-only"):
         assert publish("a.csv", "--name", name, option).code == 0
@@ -143,7 +142,7 @@ def test_what_is_only_tried(publish: Publish, sandbox: Sandbox, elsewhere: Path,
 
 @pytest.mark.slow
 def test_files_are_added(publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str):
-    """Prevents: rows of earlier files that go, or a file that is left out of several."""
+    """Prevents: an append deletes the rows of earlier files, or ignores one of several files."""
     for month, row in (("may", "1,a"), ("june", "2,b"), ("july", "3,c")):
         (elsewhere / f"{month}.csv").write_text(f"id,v\n{row}\n", "utf-8")
     add = ("--name", name, "--mode", "append", "--file-column", "file")
@@ -155,7 +154,7 @@ def test_files_are_added(publish: Publish, sandbox: Sandbox, elsewhere: Path, na
 
 @pytest.mark.slow
 def test_without_dagster_and_spark(elsewhere: Path, name: str):
-    """Prevents: seconds to import what no file needs, and a Java that must be installed."""
+    """Prevents: `publish` spends seconds to import Dagster and Spark, or needs Java."""
     (elsewhere / "a.csv").write_text("id,v\n1,a\n", "utf-8")
     code = (
         "import json, sys; from tableau_pipeline.command_line.main import run; "
@@ -176,8 +175,7 @@ def test_without_dagster_and_spark(elsewhere: Path, name: str):
 def test_a_publish_that_nobody_reads(
     publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str, closed: str
 ):
-    """Prevents: a publish that stops halfway because of `2>&1 | head`, or never begins, because a
-    job of cron has closed its output."""
+    """Prevents: `publish` fails because a pipe or a cron job has closed its output."""
     (elsewhere / "a.csv").write_text("id\n1\n", "utf-8")
     command = [str(Path(sys.executable).with_name("tableau-pipeline")), "publish", "a.csv"]
     options = "2>&1 >/dev/null | true" if closed == "errors" else ">&-"
@@ -189,8 +187,7 @@ def test_a_publish_that_nobody_reads(
 
 @pytest.mark.slow
 def test_it_is_shown_like_others(world: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a data source that only its own journal knows; a failed publish that passes for
-    fresh."""
+    """Prevents: `status` ignores a published file, or calls a failed publish fresh."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(world.root / "data"))
     path = world.root / "shown.csv"
     path.write_text("id,v\n1,a\n2,b\n3,c\n", "utf-8")
@@ -224,7 +221,7 @@ def test_it_is_shown_like_others(world: World, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_the_page(publish: Publish, sandbox: Sandbox, elsewhere: Path):
-    """Prevents: commands of the page that do something else than it shows."""
+    """Prevents: the guide shows output that its commands do not write."""
     blocks = page("how-to/publish-a-file.md").whole.blocks("console")
     contents = ("1,a\n2,b\n3,c\n", "1,a\n2,x\n3,c\n4,d\n", "1,a\n")
     for block, content in zip(blocks, contents, strict=True):

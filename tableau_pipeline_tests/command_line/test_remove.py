@@ -1,4 +1,4 @@
-"""The command `remove`, on an environment other than production."""
+"""The command `remove`, on the environment of a pull request."""
 
 import re
 from io import StringIO
@@ -24,7 +24,7 @@ def published(world: World) -> list[str]:
 
 
 def claimed_while_deleting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The jobs of the runs that hold a claim of "arrivals" while it is deleted."""
+    """Record the jobs of runs that hold the claim of "arrivals" when `delete` is called."""
     found, delete = list[str](), TableauSite.delete
 
     def watched(site: TableauSite, luid: str) -> None:
@@ -39,7 +39,7 @@ def claimed_while_deleting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def check_records(world: World) -> None:
-    """Production is fresh. The records of what was removed keep no snapshots, and its own do."""
+    """Assert that production is fresh, and that only production's records keep snapshots."""
     assert world.run("status", "arrivals").code == 0
     with dg.DagsterInstance.get() as instance:
         assert journal_of(instance, "arrivals", root=ROOT).history().versions == set()
@@ -48,7 +48,7 @@ def check_records(world: World) -> None:
 
 @pytest.mark.slow
 def test_only_what_the_environment_published_goes(world: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: cleaning up after a pull request that deletes production, or people's work."""
+    """Prevents: the cleanup after a pull request deletes production or a user's work."""
     for key in ("arrivals", "gates"):
         world.declare(key)
         world.model(key, flights(8))
@@ -57,16 +57,16 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
     for key in ("arrivals", "gates"):
         assert world.run("refresh", key).code == 0
     with session(world.sandbox) as site:
-        # What a person took from us is his: its tags say so.
+        # A user has taken this data source over, and has removed the tag of our deployment.
         (taken,) = site.tsc.datasources.filter(name="Gates")
         site.untag(str(taken.id), [tag for tag in taken.tags if "instance" in tag])
     monkeypatch.delenv("TABLEAU_PROJECT_ROOT")
     assert published(world) == ["Arrivals", "Arrivals", "Gates"]
-    # Without a yes, the command deletes nothing.
+    # The command deletes nothing until the user says yes.
     monkeypatch.setattr("sys.stdin", StringIO("\n"))
     assert world.run("remove", "--project-root", ROOT).code == 130
     assert published(world) == ["Arrivals", "Arrivals", "Gates"]
-    # A refresh that runs would publish it again.
+    # A running refresh would publish its data source again.
     with dg.DagsterInstance.get() as instance:
         run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED)
         owner = Owner(run_id=run.run_id, step="arrivals", boot="another host")
@@ -87,7 +87,7 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
         assert re.search(words, result.text + result.errors)
     claims = claimed_while_deleting(monkeypatch)
     result = world.run("remove", "--yes", "--project-root", ROOT)
-    # A refresh that begins meanwhile waits, and does not publish during the deletion.
+    # The command holds the claim itself, so no refresh publishes during the deletion.
     assert claims == ["tableau_remove"]
     shown = documented(f'tableau-pipeline remove --yes --project-root "{ROOT}"')
     assert (result.code, masked(result.text)) == (0, shown)
@@ -101,8 +101,7 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
 
 @pytest.mark.slow
 def test_what_people_have_moved_or_tagged(world: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a data source in production deleted, because somebody has moved it there, or has
-    given it the tags of a pull request."""
+    """Prevents: `remove` deletes a data source that a user moved to production or tagged."""
     monkeypatch.setenv("TABLEAU_PROJECT_ROOT", ROOT)
     for key in ("moved", "tagged"):
         world.declare(key)
@@ -112,7 +111,7 @@ def test_what_people_have_moved_or_tagged(world: World, monkeypatch: pytest.Monk
         mine = {str(each.name): each for each in site.tsc.datasources.all()}
         default = site.project("Default", create=False)
         site.move(str(mine["Moved"].id), name="Moved", project_id=default)
-        # Another one gets its name, its place and its tags.
+        # A user's copy takes the name, the project and the tags of "Tagged".
         tags, place = set(mine["Tagged"].tags), mine["Tagged"].project_id
         package = site.download(str(mine["Tagged"].id), world.root)
         site.delete(str(mine["Tagged"].id))

@@ -1,4 +1,4 @@
-"""The commands `rollback`, `hold` and `release`, and who else says that a data source is held."""
+"""The commands `rollback`, `hold` and `release`, and all other outputs that show a hold."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ KEY = "arrivals"
 
 @pytest.fixture(scope="module")
 def declared(world: World) -> World:
-    """A project with one data source, which was refreshed twice."""
+    """A project with one data source, which has two versions."""
     world.declare(KEY)
-    # The last run of the model changes nothing, and makes no version.
+    # The third refresh finds no change, and makes no version.
     for count in (8, 9, 9):
         world.model(KEY, flights(count))
         assert world.run("refresh", KEY).code == 0
@@ -39,8 +39,7 @@ GUIDE = "how-to/undo.md"
 
 @pytest.mark.slow
 def test_a_bad_model_at_six(declared: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: dashboards that show a bad model until it is mended; a trigger that brings it back;
-    a data source that stays behind for weeks, since no output says that it is held."""
+    """Prevents: a rollback fails, a trigger undoes a rollback, or no output shows the hold."""
     listed = declared.run("rollback", KEY, "--list", "--json").data["versions"]
     assert [(each["number"], each["rows"]["flights"]) for each in listed] == [(2, 9), (1, 8)]
     assert [each["is_current"] for each in listed] == [True, False]
@@ -72,7 +71,7 @@ def test_a_bad_model_at_six(declared: World, monkeypatch: pytest.MonkeyPatch):
 
 
 def shown_elsewhere(world: World) -> str:
-    """The message and the warning in Tableau about the hold of the data source."""
+    """Check the warning in Tableau about the hold, and return the text of the incident."""
     world.forget()
     with open_project(f"{world.name}.definitions") as project:
         sources = project.datasources
@@ -84,7 +83,7 @@ def shown_elsewhere(world: World) -> str:
 
 
 def test_a_step_that_skips(declared: World):
-    """Prevents: a run that fails each night, or shows rows as new, while somebody holds it."""
+    """Prevents: while a data source is held, each run fails or reports new rows."""
     assert declared.run("hold", KEY, "--why", "audit").code == 0
     declared.model(KEY, flights(5))
     declared.refresh(KEY)
@@ -114,7 +113,7 @@ def test_a_step_that_skips(declared: World):
     ids=str,
 )
 def test_an_event_of_other_code(declared: World, details: dict[str, Any]):
-    """Prevents: a status that ends with a traceback since other code reports on the same asset."""
+    """Prevents: `status` ends with a traceback because other code reported on the asset."""
     metadata = {"decision": 7, "reason": 1.5, "dagster/row_count": 2.5, "details": details}
     with dg.DagsterInstance.get() as instance:
         event = dg.AssetMaterialization(KEY, metadata=metadata)
@@ -128,7 +127,7 @@ def test_an_event_of_other_code(declared: World, details: dict[str, Any]):
 
 @pytest.mark.parametrize("damaged", ["record", "hold"])
 def test_what_cannot_be_read(declared: World, damaged: str):
-    """Prevents: one damaged file that hides the status of all data sources."""
+    """Prevents: one damaged file hides the status of all data sources."""
     declared.declare("gates")
     declared.model("gates", flights(8))
     declared.refresh("gates")
@@ -155,7 +154,7 @@ def test_what_cannot_be_read(declared: World, damaged: str):
 
 @pytest.mark.slow
 def test_what_is_refused(declared: World):
-    """Prevents: a data source that is held although nothing was taken back."""
+    """Prevents: a refused rollback leaves its data source held."""
     assert "No record is left of a refresh 77" in declared.run("rollback", KEY, "--to", "77").text
     assert declared.run("rollback", KEY, "--to", "0").code == WRONG_USAGE
     assert "held" not in declared.run("status", "--offline").text

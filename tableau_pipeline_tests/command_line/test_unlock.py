@@ -1,4 +1,4 @@
-"""The command `unlock`, for a refresh that no longer exists anywhere."""
+"""The command `unlock`, which ends the claim of a lost refresh."""
 
 import getpass
 import logging
@@ -22,7 +22,7 @@ from tableau_pipeline_tests.core.test_journal import intent
 from tableau_pipeline_tests.refresh.support.models import flights
 
 KEY = "arrivals"
-# It beats, and no process here can ask whether it has ended.
+# This owner is on another host, so no process here can see whether it has ended.
 OWNER = Owner(run_id="lost", label="process 4711 on host-b", boot="host-b", pid=4711)
 
 
@@ -36,12 +36,12 @@ def declared(world: World) -> World:
 
 
 def journal(key: str = KEY) -> StoredJournal:
-    """The records, as a process without runs sees them."""
+    """The journal, as a process outside of Dagster's runs opens it."""
     return journal_of(dg.DagsterInstance.ephemeral(), key)
 
 
 def hold(owner: Owner = OWNER, key: str = KEY) -> HeldClaim:
-    """Let a refresh on another host begin; it is the one that goes on later."""
+    """Record the claim of a refresh on another host, which a test can continue later."""
     made = journal(key)
     claim = Claim(refresh=made.history().refresh + 1, owner=owner)
     history = made.append(lambda _: claim, after=made.history())
@@ -54,15 +54,14 @@ def history() -> History:
 
 @pytest.mark.slow
 def test_the_next_refresh_goes_on(declared: World):
-    """Prevents: after a host is lost, no refresh can begin for hours; a process
-    that was only taken for lost, and sends its older rows after all."""
+    """Prevents: a lost host blocks refreshes for hours, or later sends its older rows."""
     lost = hold()
     lost.append(intent("sent", lost.number, luid=history().recovered.luid))
     result = declared.run("unlock", KEY, "--yes")
     assert (result.code, history().claim) == (0, None)
     shown = documented("tableau-pipeline unlock arrivals --yes")
     assert masked(result.errors + result.text) == shown
-    # Who it was, is recorded.
+    # The journal records the user who ended the claim.
     with dg.DagsterInstance.get() as instance:
         *_, released = records_of(instance, KEY)
     assert isinstance(released, ClaimRelease)
@@ -71,20 +70,20 @@ def test_the_next_refresh_goes_on(declared: World):
     for use in (lost.check_fence, lost.close, lambda: lost.append(intent("next", lost.number))):
         with pytest.raises(OvertakenError, match="overtaken by a user, who ended its claim"):
             use()
-    # What it had sent, the next one looks at first.
+    # The next refresh first examines the request that the lost refresh sent.
     assert [each.request_id for each in history().intents] == ["sent"]
     result = declared.run("refresh", KEY)
     assert result.code == 0, result.text + result.errors
     assert history().intents == ()
     with pytest.raises(OvertakenError, match="overtaken by a later refresh"):
         lost.check_fence()
-    # It may still say what became of its request, which changes nothing any more.
+    # The lost refresh may still report the outcome of its request, without effect.
     lost.report(intent("sent", lost.number, outcome=Outcome.FAILED))
     assert (history().intents, history().recovered.distrust) == ((), None)
 
 
 def test_a_refresh_that_waits_goes_on(declared: World):
-    """Prevents: a refresh that waits until its time is up for a claim that somebody has ended."""
+    """Prevents: a refresh waits until its timeout for a claim that a user has ended."""
     lost, mine, waits = hold(), journal(), []
 
     def asleep(seconds: float) -> None:
@@ -98,7 +97,7 @@ def test_a_refresh_that_waits_goes_on(declared: World):
 
 
 def test_it_asks(declared: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a refresh that runs and is ended by a slip of the hand."""
+    """Prevents: a typing mistake ends the claim of a running refresh."""
     lost = hold()
     for answer in ("\n", "n\n", ""):
         monkeypatch.setattr("sys.stdin", StringIO(answer))
@@ -110,13 +109,13 @@ def test_it_asks(declared: World, monkeypatch: pytest.MonkeyPatch):
     assert history().claim == lost.claim
     lost.check_fence()
     monkeypatch.setattr("sys.stdin", StringIO("y\n"))
-    # By the name of the data source, too.
+    # The command takes the name of the data source as well as its key.
     assert declared.run("unlock", "Arrivals").code == 0
     assert history().claim is None
 
 
 class Meanwhile(StringIO):
-    """A user who takes his time: something happens before he says yes."""
+    """Standard input that answers "y", but first calls `happens`."""
 
     def __init__(self, happens: Callable[[], Any]) -> None:
         super().__init__("y\n")
@@ -128,7 +127,7 @@ class Meanwhile(StringIO):
 
 
 def test_only_the_claim_that_was_shown_ends(declared: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a refresh ended that has begun since the user was asked."""
+    """Prevents: `unlock` ends a refresh that began after the question to the user."""
     lost, begun = hold(), []
 
     def next_one() -> None:
@@ -145,7 +144,7 @@ def test_only_the_claim_that_was_shown_ends(declared: World, monkeypatch: pytest
 
 
 def test_nobody_holds_it(declared: World):
-    """Prevents: a record that ends nothing, or an error where nothing is wrong."""
+    """Prevents: `unlock` without a claim adds a record or reports an error."""
     before = history()
     result = declared.run("unlock", KEY)
     assert (result.code, result.text, result.errors) == (0, "No refresh holds it.\n", "")
@@ -157,7 +156,7 @@ def test_nobody_holds_it(declared: World):
 
 
 def test_as_json(declared: World):
-    """Prevents: a program that has to read prose."""
+    """Prevents: a program must read prose to know which claim `unlock` ended."""
     hold()
     result = declared.run("unlock", KEY, "--yes", "--json")
     assert (result.code, result.errors) == (0, "")
@@ -166,7 +165,7 @@ def test_as_json(declared: World):
 
 
 def test_it_says_whether_it_has_ended(declared: World):
-    """Prevents: a user who hesitates to end what Dagster knows to have ended."""
+    """Prevents: a user is not sure whether the process of the claim has ended."""
     hold(
         OWNER.model_copy(
             update={
@@ -181,7 +180,7 @@ def test_it_says_whether_it_has_ended(declared: World):
 
 
 def test_a_user_without_a_name(declared: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a command that fails in a container whose user has only a number."""
+    """Prevents: `unlock` fails in a container whose user has only a number."""
 
     def nameless() -> str:
         raise KeyError("getpwuid(): uid not found: 4711")

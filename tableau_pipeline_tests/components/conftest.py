@@ -17,7 +17,7 @@ NewInstance = Callable[[], AbstractContextManager[dg.DagsterInstance]]
 
 @pytest.fixture(scope="session")
 def empty_instance(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an instance without runs: Dagster takes a second or two to make its tables."""
+    """The folder of an empty instance, made once because Dagster needs seconds for its tables."""
     folder = tmp_path_factory.mktemp("instance")
     with dg.instance_for_test(temp_dir=str(folder)) as instance:
         instance.fetch_materializations(dg.AssetKey("none"), limit=1)
@@ -26,7 +26,7 @@ def empty_instance(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def new_instance(empty_instance: Path, tmp_path_factory: pytest.TempPathFactory) -> NewInstance:
-    """Makes instances of their own, with storage on disk."""
+    """A function that makes a new instance, with storage on disk, for each call."""
 
     def made() -> AbstractContextManager[dg.DagsterInstance]:
         folder = tmp_path_factory.mktemp("instance") / "home"
@@ -40,7 +40,7 @@ def new_instance(empty_instance: Path, tmp_path_factory: pytest.TempPathFactory)
 def location(
     tmp_path: Path, new_instance: NewInstance, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[Location]:
-    """Data sources on an instance and a server of their own."""
+    """Data sources with a new instance and a new server."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
     with running_sandbox(tmp_path / "sandbox") as sandbox, new_instance() as instance:
         yield Location(sandbox, tmp_path / "snapshots", instance)

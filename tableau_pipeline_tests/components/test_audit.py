@@ -1,4 +1,4 @@
-"""The audit as a job of Dagster: one report of all data sources, red only if rows are wrong."""
+"""The audit as a Dagster job: one report of all data sources, which fails only on wrong rows."""
 
 from typing import Any
 
@@ -25,14 +25,14 @@ READ = {"reconcile": Reconcile()}
 
 
 def published(location: Location, *keys: str) -> None:
-    """Publish data sources that may be read back."""
+    """Publish data sources whose rows an audit may compare."""
     location.model()
     for key in keys:
         assert location.refresh(key, declared=READ).success
 
 
 def report(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """The metadata of an audit, red or green."""
+    """The metadata of an audit that succeeded or failed."""
     if result.success:
         (event,) = (each for each in result.all_events if each.is_successful_output)
         metadata = event.step_output_data.metadata
@@ -43,13 +43,13 @@ def report(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
 
 
 def lines(location: Location, result: dg.ExecuteInProcessResult) -> list[str]:
-    """What an audit logged about data sources."""
+    """The lines that an audit logged about "busy" and "calm"."""
     logged = location.log(result).splitlines()
     return [line for line in logged if line.startswith(("busy: ", "calm: "))]
 
 
 def test_equal_data_sources_are_green(location: Location):
-    """Prevents: an audit that leaves a trace, or does not show what it compared."""
+    """Prevents: an audit changes records or runs jobs, or its report lacks what it compared."""
     published(location, "busy", "calm")
     before = location.history("busy"), location.jobs("busy")
     result = location.audit("busy", "calm", declared=READ)
@@ -71,7 +71,7 @@ def test_equal_data_sources_are_green(location: Location):
 
 @pytest.mark.slow
 def test_a_foreign_update_without_a_stamp_is_red(location: Location):
-    """Prevents: rows that no refresh published, under a green refresh and a green audit."""
+    """Prevents: a refresh and an audit succeed although another user has deleted rows."""
     location.sandbox.set_quirks(updates_move_stamp="never", revisions=False)
     published(location, "busy", "calm")
     other_users.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))
@@ -91,7 +91,7 @@ def test_a_foreign_update_without_a_stamp_is_red(location: Location):
 
 @pytest.mark.slow
 def test_a_large_file_is_counted_by_the_server(location: Location):
-    """Prevents: a connected app whose audit does not ask for the right to count."""
+    """Prevents: an audit by a connected app cannot count rows because it lacks the scope."""
     location.by_app = True
     large = {"reconcile": Reconcile(max_mb=1e-6, by="server")}
     location.publish("busy", declared=large)
@@ -101,7 +101,7 @@ def test_a_large_file_is_counted_by_the_server(location: Location):
 
 @pytest.mark.slow
 def test_what_nobody_can_judge_is_green_with_warnings(location: Location):
-    """Prevents: a red audit each night because of a refresh that runs, or one to come."""
+    """Prevents: an audit fails because a refresh runs or a data source was never refreshed."""
     location.model()
     run_id = claim_of(location, dg.DagsterRunStatus.STARTED)
     result = location.audit("busy", "calm", declared=READ)
@@ -121,7 +121,7 @@ def test_what_nobody_can_judge_is_green_with_warnings(location: Location):
 def test_a_server_that_lists_nothing_hides_no_finding(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: the findings of an hour that are lost for a list."""
+    """Prevents: an audit loses the findings of an hour because one listing failed."""
     published(location, "busy")
 
     def refuse(*_: Any) -> None:
@@ -137,7 +137,7 @@ def test_a_server_that_lists_nothing_hides_no_finding(
 def test_a_data_source_of_another_deployment_is_reported_as_such(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a data source of another deployment that is taken for one of ours."""
+    """Prevents: an audit takes a data source of another deployment for one of ours."""
     published(location, "busy")
     monkeypatch.setenv("PIPELINE_DEPLOYMENT", "other")
     assert location.refresh("mine", declared={"name": "copy"}).success
@@ -167,7 +167,7 @@ flights = dg.AssetSpec(
 def test_partitions_that_the_model_has_lost(
     location: Location, project: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: rows that are never compared again once the model has lost a partition."""
+    """Prevents: audits no longer compare any rows once a model has lost a partition."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(location.root.parent))
     project.write("models.py", MODELS)
     project.write("busy/defs.yaml", BUSY)

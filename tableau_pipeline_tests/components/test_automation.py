@@ -1,4 +1,4 @@
-"""Triggers: which refreshes sensors and schedules request, and a backfill with the real daemon."""
+"""Triggers: the refreshes that sensors and schedules request, and a backfill by the daemon."""
 
 import os
 import shutil
@@ -72,7 +72,7 @@ class Location:
         )
 
     def tick(self, *, minutes: int = 1) -> set[dg.AssetKey]:
-        """The assets that the sensor requests."""
+        """Advance the clock; return the assets that the sensor requests."""
         self._now += timedelta(minutes=minutes)
         result = dg.evaluate_automation_conditions(
             self.definitions, self.instance, cursor=self._cursor, evaluation_time=self._now
@@ -81,7 +81,7 @@ class Location:
         return {key for key in BOTH if result.get_num_requested(key)}
 
     def start(self) -> dg.DagsterRun:
-        """A refresh that is under way, planned as by the launcher."""
+        """Record a running refresh, as the launcher creates it."""
         return self.instance.create_run_for_job(
             self.definitions.resolve_implicit_global_asset_job_def(),
             asset_selection=frozenset(BOTH),
@@ -89,15 +89,15 @@ class Location:
         )
 
     def refresh(self) -> bool:
-        """Run the step; without snapshots it fails."""
+        """Run the step, which fails because no snapshot exists; return whether it succeeded."""
         job = self.definitions.resolve_implicit_global_asset_job_def()
         return job.execute_in_process(
             instance=self.instance, raise_on_error=False, asset_selection=list(BOTH)
         ).success
 
 
-# For each tick of the sensor: the first letters of the models that are new, and "!" if the tick
-# requests a refresh.
+# For each tick of the sensor: the first letters of the new models, and "!" if the tick requests a
+# refresh.
 STORIES = {
     "a dimension changes, and its data source does not": ("any", "C! -"),
     "a refresh for each model of a nightly load, or before the last": ("all", "O O C! -"),
@@ -110,7 +110,7 @@ STORIES = {
 
 @pytest.mark.parametrize(("after", "looks"), STORIES.values(), ids=STORIES)
 def test_new_models(after: str, looks: str):
-    """Prevents: what the name of each case says."""
+    """Prevents: the failure that the ID of the case names."""
     location, models = Location(after), {"O": ORDERS, "C": CUSTOMERS}
     for look in looks.split():
         location.materialize(*(models[letter] for letter in look if letter in models))
@@ -118,8 +118,7 @@ def test_new_models(after: str, looks: str):
 
 
 def test_at_most_one_refresh_in_a_quarter():
-    """Prevents: a dozen models in an hour cause as many refreshes; the next tick forgets a new
-    model; a tick waits although the last refresh was long ago."""
+    """Prevents: a trigger with `every: 15m` refreshes too often, or forgets a new model."""
     location = Location("any", every="15m")
     location.materialize(ORDERS)
     assert location.tick(minutes=5) == set()
@@ -138,7 +137,7 @@ def test_at_most_one_refresh_in_a_quarter():
 
 @pytest.mark.parametrize("after", ["any", "all"])
 def test_failed_refresh_is_tried_again(after: str):
-    """Prevents: after a failure, the next refresh does not start before a model is new."""
+    """Prevents: a trigger repeats a failed refresh only after a model is new."""
     location = Location(after)
     assert not location.refresh()
     assert location.tick() == set()
@@ -149,7 +148,7 @@ def test_failed_refresh_is_tried_again(after: str):
 
 @pytest.mark.parametrize("after", ["any", "all"])
 def test_blocking_checks_are_respected(after: str):
-    """Prevents: rows get to Tableau before the check of their model ran, or although it failed."""
+    """Prevents: a refresh publishes rows whose blocking check failed or has not run."""
     location = Location(after, checked=True)
     location.materialize(ORDERS, CUSTOMERS)
     assert location.tick() == set()
@@ -161,7 +160,7 @@ def test_blocking_checks_are_respected(after: str):
 
 
 def test_a_missing_partition_does_not_block():
-    """Prevents: one partition is never materialized, and no later one gets to Tableau."""
+    """Prevents: a partition that was never materialized blocks all later partitions."""
     days = dg.DailyPartitionsDefinition("2025-12-20", timezone="UTC")
     location = Location("any", orders=days)
     location.instance.report_runless_asset_event(
@@ -173,7 +172,7 @@ def test_a_missing_partition_does_not_block():
 
 @pytest.mark.parametrize("after", ["any", "all"])
 def test_at_most_one_refresh_in_flight(after: str):
-    """Prevents: while a refresh runs, each new model puts another one into the queue."""
+    """Prevents: each new model queues one more refresh while a refresh runs."""
     location = Location(after)
     run = location.start()
     location.materialize(ORDERS, CUSTOMERS)
@@ -183,7 +182,7 @@ def test_at_most_one_refresh_in_flight(after: str):
 
 
 class Timed:
-    """A location with both models, whose data sources are due at fixed times."""
+    """A location with both models, which refreshes its data sources at fixed times."""
 
     def __init__(
         self,
@@ -210,7 +209,7 @@ class Timed:
         self.instance = instance
 
     def switch(self, name: str, status: InstigatorStatus) -> None:
-        """Do what the switch in the web UI does."""
+        """Turn a schedule on or off, as the switch in the web UI does."""
         place = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("shop"), "__repository__")
         origin = place.get_instigator_origin(name)
         state = InstigatorState(
@@ -219,7 +218,7 @@ class Timed:
         self.instance.add_instigator_state(state)
 
     def tick(self, name: str) -> set[str]:
-        """The assets that the schedule runs; none if it skips."""
+        """The assets that a tick of the schedule requests; empty if the tick skips."""
         context = dg.build_schedule_context(
             self.instance,
             scheduled_execution_time=datetime(2026, 1, 5, 6, tzinfo=UTC),
@@ -242,7 +241,7 @@ MODELS_FIRST = {**SIX, "upstream": True}
 
 
 def test_a_schedule_refreshes_its_datasource_alone(instance: dg.DagsterInstance):
-    """Prevents: a tick also runs models or other data sources; each data source has its own job."""
+    """Prevents: a schedule also runs models or other data sources, or adds a job of its own."""
     timed = Timed(
         instance,
         declared(key="a", trigger=SIX),
@@ -262,13 +261,13 @@ def test_a_schedule_refreshes_its_datasource_alone(instance: dg.DagsterInstance)
 
 
 def test_a_schedule_runs_the_models_first(instance: dg.DagsterInstance):
-    """Prevents: the schedule publishes yesterday's rows, because it has not run the models."""
+    """Prevents: a schedule publishes yesterday's rows because it has not run the models."""
     timed = Timed(instance, declared(key="a", trigger=MODELS_FIRST))
     assert timed.tick("refresh_a") == {"a", "a_extract", "orders", "crm/customers"}
 
 
 def test_shared_models_run_once(instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a shared model runs once per data source, or no schedule refreshes one of them."""
+    """Prevents: a shared model runs once per data source, or a data source is never refreshed."""
     datasources = [declared(key=key, trigger=MODELS_FIRST) for key in "abc"]
     timed = Timed(instance, *datasources, declared(key="d", trigger=SIX))
     for key in "bc":
@@ -283,7 +282,7 @@ def test_shared_models_run_once(instance: dg.DagsterInstance, monkeypatch: pytes
 
 
 def test_models_that_no_schedule_can_run_are_refused(instance: dg.DagsterInstance):
-    """Prevents: a location that loads without an error, and then fails at the first tick."""
+    """Prevents: a location loads with models that no schedule can run, and fails at the tick."""
     days = dg.DailyPartitionsDefinition("2025-12-20", timezone="UTC")
     related = [{"from": "orders", "to": "stock", "on": {"id": "id"}}]
     both = {"tables": {"orders": {}, "stock": {}}, "relationships": related}
@@ -301,7 +300,7 @@ def test_models_that_no_schedule_can_run_are_refused(instance: dg.DagsterInstanc
 def test_one_variable_for_every_trigger(
     monkeypatch: pytest.MonkeyPatch, value: str | None, status: str
 ):
-    """Prevents: a kind of trigger that runs on laptops, or needs a click in production."""
+    """Prevents: a kind of trigger runs on laptops, or needs a click in production."""
     if value is not None:
         monkeypatch.setenv("PIPELINE_TRIGGERS", value)
     context = dg.ComponentTree.for_test().load_context
@@ -349,7 +348,7 @@ attributes:
 def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
     tableau_sandbox: Sandbox, project: Project, tmp_path: Path
 ):
-    """Prevents: a run or a publish per day of a backfill; a repeated day that sends other days."""
+    """Prevents: a backfill makes a run or a publish per day, or a repeated day sends all days."""
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
@@ -372,6 +371,6 @@ def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
         second, _ = server.next_run("daily_orders", known={first})
         shipped = server.shipped("daily_orders")
         assert (shipped["decision"], shipped["rows sent"]) == ("update", 3)
-        # The sensor has looked several times since the first one.
+        # The sensor has ticked several times since the first refresh.
         assert server.runs_of("orders").keys() == {model, again}
         assert server.runs_of("daily_orders").keys() == {first, second}

@@ -1,4 +1,4 @@
-"""What Dagster shows of a refresh: checks that cannot be got round, the result, and metadata."""
+"""What Dagster shows of a refresh: the checks, the result and the metadata."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ STAR = {
 
 
 def checks(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str, str]]:
-    """Each check that was evaluated: whether it passed, its severity, its words."""
+    """Whether each evaluated check passed, with its severity and description."""
     return {
         each.check_name: (each.passed, each.severity.name, each.description or "")
         for each in result.get_asset_check_evaluations()
@@ -62,10 +62,10 @@ def star(location: Location) -> Location:
 )
 @pytest.mark.slow
 def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str, Any], words: str):
-    """Prevents: a refused refresh whose checks are all green, or not there."""
+    """Prevents: a refused refresh shows only passed checks, or no checks."""
     result = star.refresh("refused", declared={"tables": (replace(FLIGHTS, **table),)})
     assert not result.success
-    # A search for last night's refusals finds it.
+    # A search for this tag finds last night's refusals.
     assert star.instance.get_run_by_id(result.run_id).tags["tableau/refused"] == "refused"
     found = checks(result)
     assert found[check][:2] == (False, "ERROR")
@@ -76,8 +76,7 @@ def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str
 
 @pytest.mark.slow
 def test_checks_that_a_refusal_did_not_reach_stay_as_they_were(star: Location):
-    """Prevents: checks that no page shows, or that fail for nothing; "0 / 5 passed" in the lineage
-    where one check failed; a warning that a refusal has made green."""
+    """Prevents: a refusal changes the results of checks that it did not reach."""
     unread = STAR | {"reconcile": Reconcile(max_mb=1e-6, by="download")}
     before = checks(star.refresh("kept", declared=unread))
     passed = {name: each[0] for name, each in before.items()}
@@ -97,7 +96,7 @@ def test_checks_that_a_refusal_did_not_reach_stay_as_they_were(star: Location):
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["dry_run", "build_only"])
 def test_a_rehearsal_tells_what_would_fail(star: Location, option: str):
-    """Prevents: a rehearsal that finds nothing where the refresh would be refused."""
+    """Prevents: a dry run or a build finds nothing where the refresh would be refused."""
     guarded = {**STAR, "tables": (replace(FLIGHTS, guard=Guard(min_rows=9)), STAR["tables"][1])}
     found = checks(star.refresh("rehearsed", declared=guarded, **{option: True}))
     assert found["guard"][0] is False
@@ -109,14 +108,14 @@ def test_a_rehearsal_tells_what_would_fail(star: Location, option: str):
 
 @pytest.mark.slow
 def test_what_is_only_built_is_not_said_to_pass(star: Location):
-    """Prevents: a pass for what no check looked at, because nothing was to be published."""
+    """Prevents: after a build, a check passes that evaluated nothing."""
     found = checks(star.refresh("built", declared=STAR, build_only=True))
     assert found["reconciliation"][2] == "Not checked: nothing was published"
     assert [found[name][:2] for name in ("guard", "schema")] == [(False, "WARN")] * 2
 
 
 def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
-    """Prevents: a way round the checks by selecting the asset alone."""
+    """Prevents: a user avoids the checks by selecting the asset alone."""
     assets = refresh_assets(declared(), None)
     definitions = dg.Definitions(assets=[assets], resources=resources_from_env())
     job = definitions.resolve_implicit_global_asset_job_def()
@@ -128,8 +127,7 @@ def test_a_refresh_without_its_checks_cannot_be_selected(star: Location):
 @pytest.mark.parametrize(("by", "way"), [("server", "server"), ("auto", "downloaded file")])
 @pytest.mark.slow
 def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
-    """Prevents: a comparison that does not say how it compared; a connected app that may count, but
-    does not ask for the right, or asks for it without need."""
+    """Prevents: a check hides how it counted rows, or a connected app lacks the scope to count."""
     star.by_app = True
     result = star.refresh("counted", declared={"reconcile": Reconcile(by=by)})
     assert result.success
@@ -149,14 +147,14 @@ def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
             {"by": "07:00", "timezone": "Europe/Paris"},
             dg.FreshnessPolicy.cron("0 7 * * *", timedelta(hours=7), "Europe/Paris"),
         ),
-        # YAML reads 07:30 as a number.
+        # YAML reads 07:30 as the number 450.
         ({"by": 450}, dg.FreshnessPolicy.cron("30 7 * * *", timedelta(hours=7.5), "UTC")),
         ({"within": "24h"}, dg.FreshnessPolicy.time_window(timedelta(hours=24))),
         ({"within": "90m"}, dg.FreshnessPolicy.time_window(timedelta(minutes=90))),
     ],
 )
 def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
-    """Prevents: a stale data source goes unnoticed, or seems late by a time zone."""
+    """Prevents: a stale data source goes unnoticed, or is late by the wrong time zone."""
     context = dg.ComponentTree.for_test().load_context
     definitions = declared(freshness=freshness).build_defs(context)
     (assets,) = definitions.assets or ()
@@ -168,7 +166,7 @@ def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
 
 @pytest.mark.slow
 def test_the_age_of_the_data(star: Location):
-    """Prevents: a refresh that meets its deadline each morning, of rows that are a week old."""
+    """Prevents: a data source counts as fresh although its rows are a week old."""
     declared = STAR | {"freshness": {"within": "24h"}}
     assert checks(star.refresh("aged", declared=declared))["data_age"][0]
     star.grow_old_model("airlines", days=2)
@@ -176,11 +174,11 @@ def test_the_age_of_the_data(star: Location):
     assert (passed, severity) == (False, "WARN")
     assert 'the published version of the model "airlines" is of 20' in words
     assert MODEL not in words
-    # Its new rows are not published yet.
+    # The dry run does not publish the new rows, so the published rows stay old.
     star.model(airlines("UA", "AA", "DL"), asset_key="airlines")
     ages = checks(star.refresh("aged", declared=declared, dry_run=True))
     assert not ages["data_age"][0]
-    # Nothing is refreshed any more.
+    # An audit also finds old data if no refresh runs any more.
     star.grow_old_model(MODEL, days=2)
     audit = star.audit("aged", declared=declared)
     assert audit.success
@@ -189,7 +187,7 @@ def test_the_age_of_the_data(star: Location):
     record = star.instance.get_latest_asset_check_evaluation_record(key)
     assert record
     assert MODEL in str(record.event)
-    # Airlines rarely change.
+    # Airlines rarely change, so this declaration limits the check to flights.
     facts = STAR | {"freshness": {"within": "96h", "models": [MODEL]}}
     assert checks(star.refresh("aged", declared=facts))["data_age"][0]
 
@@ -207,14 +205,14 @@ def test_the_age_of_the_data(star: Location):
     ],
 )
 def test_mistakes_in_freshness(freshness: dict[str, Any], words: str):
-    """Prevents: a promise that is never checked because it was misspelt."""
+    """Prevents: nothing checks a deadline because it was misspelt."""
     with pytest.raises(ValueError, match=words):
         declared(freshness=freshness)
 
 
 @pytest.mark.slow
 def test_a_page_of_the_web_ui_is_told(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: users do not find the run behind a data source."""
+    """Prevents: users of Tableau cannot find the asset in Dagster behind a data source."""
     monkeypatch.setenv("PIPELINE_WEB_URL", "https://dagster.example/")
     location.model()
     assert location.refresh("told", declared={"description": "Ours"}).success
@@ -236,7 +234,7 @@ KEYED = {
 
 
 def plotted(result: dg.ExecuteInProcessResult) -> dict[str, float]:
-    """What Dagster draws as lines: all numbers."""
+    """The numeric metadata, which Dagster plots."""
     return {
         name: float(each.value or 0)
         for event in result.get_asset_materialization_events()[-1:]
@@ -246,15 +244,14 @@ def plotted(result: dg.ExecuteInProcessResult) -> dict[str, float]:
 
 
 def guard(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """What the check of this name shows."""
+    """The metadata of the check "guard"."""
     (found,) = (e for e in result.get_asset_check_evaluations() if e.check_name == "guard")
     return {name: value.value for name, value in found.metadata.items()}
 
 
 @pytest.mark.slow
 def test_a_refresh_as_it_is_shown(location: Location):
-    """Prevents: a result that stands below ids and bytes; twenty plots, of which most have gaps;
-    "rows lost: -140 %"."""
+    """Prevents: a run shows its result below IDs and bytes, or plots twenty lines with gaps."""
     location.model()
     first = location.refresh("shown", declared=KEYED)
     assert [*metadata_of(first)][:3] == ["summary", "plan", "where the time went"]
@@ -277,14 +274,14 @@ def test_a_refresh_as_it_is_shown(location: Location):
     assert guard(unchanged) == {"rows/flights": "9, +0.0% (limit: -20%)"}
     same = metadata_of(unchanged)
     assert tuple(plotted(unchanged)) == PLOTTED
-    # What came of the last change is still to be seen.
+    # Users can still see the results of the last change.
     for name in ("content last changed", "last compared"):
         assert same[name] == metadata_of(result)[name]
     assert same["comparison"].startswith("equal when last compared, 2")
 
 
 def test_what_stops_a_refresh_is_shown_as_blocking():
-    """Prevents: a guard that the web UI calls harmless, although nothing is sent without it."""
+    """Prevents: the web UI shows a guard as harmless although the guard stops refreshes."""
     declaration = Declaration(name="Shown", project="Default", tables=(Table("flights", MODEL),))
     specs = check_specs(declaration)
     assert {spec.name for spec in specs if spec.blocking} == {"guard", "keys", "schema"}
@@ -304,7 +301,7 @@ def shown(result: dg.ExecuteInProcessResult) -> list[str]:
 
 @pytest.mark.slow
 def test_each_table_has_a_line(star: Location):
-    """Prevents: a page full of numbers that do not show what a refresh did."""
+    """Prevents: users cannot see what a refresh did to each table."""
     first = shown(star.refresh("lines", declared=CHANGING))
     assert first[0].startswith("**publish (create)**: first publish")
     assert first[4] == "| flights | 8 |  |  | all rows |"
@@ -327,7 +324,7 @@ def captioned(caption: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_fields_and_their_conflicts(location: Location):
-    """Prevents: a conflict, or its outcome, goes unseen; a check that always passes."""
+    """Prevents: users do not see a conflict or its outcome, or the check always passes."""
     location.model()
     first = location.refresh("shown", declared=captioned("Delay"))
     found = metadata_of(first)
@@ -352,7 +349,7 @@ def test_fields_and_their_conflicts(location: Location):
 
 @pytest.mark.slow
 def test_conflicts_of_what_is_inherited(location: Location):
-    """Prevents: no page shows that a person's description replaces the model's."""
+    """Prevents: no page shows that a user's description replaces the model's description."""
     for text in ("Minutes late", "Hours late"):
         snapshot(location.root, flights(8), asset_key=MODEL, comments={"delay": text})
         result = location.refresh("told")
@@ -365,7 +362,7 @@ def test_conflicts_of_what_is_inherited(location: Location):
 
 
 class Manifest:
-    """As dagster-dbt wraps it."""
+    """A dbt manifest, as dagster-dbt wraps it."""
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
         self.manifest = {"nodes": {"model.shop.orders": {"columns": columns}}}
@@ -388,7 +385,7 @@ def inherited(*specs: dg.AssetSpec, trigger: DbtTrigger | None = None):
 
 
 def test_what_models_say_already():
-    """Prevents: descriptions of dbt that have to be typed again, or that beat the model's own."""
+    """Prevents: users must copy descriptions from dbt, or dbt overrides the model's own ones."""
     schema = dg.TableSchema(columns=[dg.TableColumn("id", description="Number of the order.")])
     model = dg.AssetSpec("orders", deps=["dbt_orders"], metadata={"dagster/column_schema": schema})
     columns = {
@@ -403,7 +400,7 @@ def test_what_models_say_already():
 
 @pytest.mark.parametrize("models", [None, ("raw_orders", "model.shop.orders")])
 def test_what_dbt_says_that_runs_elsewhere(tmp_path: Path, models: tuple[str, ...] | None):
-    """Prevents: descriptions that only dbt in Dagster passes on, or those of other models."""
+    """Prevents: only dbt within Dagster passes descriptions on, or other models' ones appear."""
     said = {"orders": "Key.", "raw_orders": "Raw key.", "customers": "Customer."}
     nodes = {
         f"model.shop.{name}": {"name": name, "columns": {f"{name[0]}_id": {"description": text}}}
@@ -423,7 +420,7 @@ def test_what_dbt_says_that_runs_elsewhere(tmp_path: Path, models: tuple[str, ..
 
 
 def test_mistakes_in_dbt():
-    """Prevents: a mistyped key in dbt's project that is ignored."""
+    """Prevents: a mistyped key in the dbt project has no effect and causes no error."""
     with pytest.raises(RefusedError, match=r'column "net" of model.shop.orders in dbt: captoin'):
         inherited(
             dg.AssetSpec("orders", deps=["dbt_orders"]),

@@ -1,4 +1,4 @@
-"""Batches of one's own, and whose data source they may change."""
+"""Custom batches, and the data sources that they may change."""
 
 import dagster as dg
 import pytest
@@ -15,14 +15,14 @@ THEIRS = f"{INSTANCE_TAG_PREFIX}of-others"
 
 @dg.asset
 def forget(context: dg.AssetExecutionContext, tableau: TableauServerResource) -> None:
-    """Deletes a row."""
+    """Delete a row of the data source."""
     leaving = Delete(target="Extract", where=target("flight_id") == 1)
     send_batch(context, "shared", batch=Batch([leaving]), tableau=tableau)
 
 
 @pytest.fixture
 def sent(location: Location):
-    """Runs the asset."""
+    """A function that runs the asset."""
     return lambda: dg.materialize(
         [forget],
         instance=location.instance,
@@ -32,7 +32,7 @@ def sent(location: Location):
 
 
 def taken_over(location: Location, tag: str, *, keeps_key: bool = True) -> str:
-    """Publish "shared", and give it the tag of somebody else; its LUID."""
+    """Publish "shared", replace our tags by another tag, and return the LUID."""
     location.model()
     assert location.refresh("shared").success
     with session(location.sandbox) as site:
@@ -45,7 +45,7 @@ def taken_over(location: Location, tag: str, *, keeps_key: bool = True) -> str:
 
 @pytest.mark.slow
 def test_what_others_have_taken_over(location: Location, sent):
-    """Prevents: rows of another deployment's data source changed, and its tag taken away."""
+    """Prevents: a batch changes another deployment's data source, or removes its tag."""
     luid = taken_over(location, THEIRS)
     before = rows_on(location.sandbox, "shared")
     refused = failure(sent())
@@ -60,14 +60,14 @@ def test_what_others_have_taken_over(location: Location, sent):
 
 @pytest.mark.slow
 def test_what_another_key_has(location: Location, sent):
-    """Prevents: a batch for a data source that another declaration has, whose tag it takes away."""
+    """Prevents: a batch changes a data source of another declaration, or removes its tag."""
     taken_over(location, "tableau-pipeline:theirs", keeps_key=False)
     assert 'is published under the key "theirs"' in failure(sent())
 
 
 @pytest.mark.slow
 def test_what_another_environment_has(location: Location, sent):
-    """Prevents: advice to take over what no refresh may take over."""
+    """Prevents: an error advises a takeover that no refresh may perform."""
     taken_over(location, f"{THEIRS}@Staging")
     message = failure(sent())
     assert "is published by another environment" in message

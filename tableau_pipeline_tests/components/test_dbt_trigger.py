@@ -1,4 +1,4 @@
-"""Which data sources follow which invocation, by what a real dbt wrote."""
+"""The data sources that a sensor refreshes after dbt, according to the files of a real dbt."""
 
 import json
 import os
@@ -20,13 +20,13 @@ from tableau_pipeline.resources import resources_from_env
 from tableau_pipeline_tests.components.support.projects import declared
 from tableau_pipeline_tests.conftest import ROOT
 
-# Four commands of dbt take a while.
+# The fixture runs dbt four times, which takes a while.
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What dbt left in its target folder, after a few days of its life."""
+    """The run_results.json that dbt left after each of four commands, by name."""
     folder = tmp_path_factory.mktemp("dbt")
     project = folder / "transform"
     shutil.copytree(ROOT / "examples" / "dbt" / "transform", project)
@@ -53,7 +53,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 class Location:
-    """Data sources over one run_results.json, and what the daemon keeps of their sensor."""
+    """Data sources that follow one run_results.json, and the cursor of their sensor."""
 
     def __init__(self, run_results: str | Path, **models: list[str] | None) -> None:
         datasources = [_datasource(key, str(run_results), names) for key, names in models.items()]
@@ -70,7 +70,7 @@ class Location:
         self.cursor: str | None = None
 
     def tick(self) -> tuple[dict[str, dg.RunRequest], str]:
-        """The data sources that are refreshed, and what is said of those that are not."""
+        """The requested runs, by data source, and the reason for data sources that are skipped."""
         with dg.build_sensor_context(cursor=self.cursor, definitions=self.definitions) as context:
             result = self.sensor(context)
         if isinstance(result, dg.SkipReason):
@@ -114,8 +114,7 @@ def _check(key: str) -> dg.AssetChecksDefinition:
 
 @pytest.mark.long
 def test_models_and_datasource_in_one_run_once(written: dict[str, Path]):
-    """Prevents: a refresh of models that were not run again; one for each look at the file; rows
-    that a blocking check would have kept from Tableau."""
+    """Prevents: a run omits models or blocking checks, or the sensor repeats a refresh."""
     location = Location(written["customers retried"], shop=None)
     (request,) = location.tick()[0].values()
     assert {key.to_user_string() for key in request.asset_selection or ()} == {
@@ -135,7 +134,7 @@ def test_models_and_datasource_in_one_run_once(written: dict[str, Path]):
 def test_dependants_of_a_failed_model_are_left_out(
     written: dict[str, Path], capfd: pytest.CaptureFixture[str]
 ):
-    """Prevents: yesterday's rows sent as today's; one broken model that stops every data source."""
+    """Prevents: after a failed model, old rows count as new, or every data source stops."""
     location = Location(
         written["customers failed"], all=None, orders=["orders"], customers=["customers", "orders"]
     )
@@ -153,7 +152,7 @@ def test_dependants_of_a_failed_model_are_left_out(
 
 
 def test_retry_counts_what_was_built_before_as_done(written: dict[str, Path]):
-    """Prevents: a data source left behind because the retry did not repeat what had succeeded."""
+    """Prevents: after `dbt retry`, a data source waits for models that succeeded before."""
     location = Location(
         written["customers retried"], both=["orders", "customers"], orders=["orders"]
     )
@@ -164,27 +163,27 @@ def test_retry_counts_what_was_built_before_as_done(written: dict[str, Path]):
 
 
 def test_other_commands_do_not_count(written: dict[str, Path]):
-    """Prevents: a refresh for every `dbt test` and `dbt docs generate`."""
+    """Prevents: each `dbt test` and `dbt docs generate` causes a refresh."""
     requests, reason = Location(written["tested"], shop=None).tick()
     assert requests == {}
     assert reason == "dbt's last command was `test`: only run, build, retry count"
 
 
 def test_a_failed_test_holds_back_what_it_looks_at(written: dict[str, Path], tmp_path: Path):
-    """Prevents: rows published that dbt itself has found wrong."""
+    """Prevents: a refresh publishes rows that a dbt test has found wrong."""
     models = {"orders": ["orders"], "customers": ["customers"]}
     requests, _ = Location(written["orders repeated"], **models).tick()
     assert requests.keys() == {"customers"}
     _, reason = Location(written["orders repeated"], orders=["orders"]).tick()
     assert "unique_orders_order_id" in reason
     assert reason.endswith(": fail")
-    # Without the manifest, it is unknown which model the test is for.
+    # Without the manifest, the sensor does not know which model the test covers.
     alone = Path(shutil.copy(written["orders repeated"], tmp_path))
     assert Location(alone, **models).tick()[0] == {}
 
 
 def test_a_file_that_is_absent_or_half_written(written: dict[str, Path], tmp_path: Path):
-    """Prevents: a sensor that fails, or forgets an invocation, because it looked too early."""
+    """Prevents: a sensor fails, or forgets an invocation, because dbt still wrote the file."""
     file = tmp_path / "run_results.json"
     location = Location(file, shop=None)
     assert location.tick() == ({}, f"{file}: there is no such file")
@@ -200,7 +199,7 @@ def test_a_file_that_is_absent_or_half_written(written: dict[str, Path], tmp_pat
 
 @pytest.mark.parametrize("scheme", ["memory:/", "file://"])
 def test_a_file_in_an_object_store(written: dict[str, Path], tmp_path: Path, scheme: str):
-    """Prevents: a URL taken for the name of a local folder."""
+    """Prevents: a sensor takes a URL for the name of a local folder."""
     url = f"{scheme}{tmp_path}/run_results.json"
     UPath(url).parent.mkdir(parents=True, exist_ok=True)
     UPath(url).write_bytes(written["orders repeated"].read_bytes())
@@ -212,7 +211,7 @@ def test_a_file_in_an_object_store(written: dict[str, Path], tmp_path: Path, sch
 
 
 def test_one_sensor_for_each_file():
-    """Prevents: a file read once for each of hundreds of data sources; two sensors of one name."""
+    """Prevents: hundreds of data sources each read one file, or two sensors have one name."""
     files = ["/a-b/run_results.json", "/a_b/run_results.json", "/a-b/run_results.json"]
     datasources = [_datasource(f"shop{i}", file, None) for i, file in enumerate(files)]
     triggers = {each.key: each.trigger for each in datasources}

@@ -1,4 +1,4 @@
-"""Dagster's old runs, deleted as the example does it."""
+"""The example that deletes Dagster's old runs."""
 
 import runpy
 from datetime import UTC, datetime, timedelta
@@ -19,8 +19,7 @@ MODEL_KEY = dg.AssetKey.from_user_string(MODEL)
 
 @pytest.mark.slow
 def test_old_runs(location: Location):
-    """Prevents: runs that stay for ever; a trigger that takes a data source for new, or no longer
-    for new, because its last runs are gone."""
+    """Prevents: old runs stay for ever, or deleting them misleads a trigger."""
 
     @dg.asset(key=MODEL_KEY)
     def flights() -> None:
@@ -65,7 +64,7 @@ def test_old_runs(location: Location):
 
 
 def test_the_example_loads():
-    """Prevents: a file that no project can load."""
+    """Prevents: no project can load the example."""
     found = runpy.run_path(str(EXAMPLE))
     dg.Definitions.validate_loadable(
         dg.Definitions(jobs=[found["old_runs"]], schedules=[found["each_sunday"]])

@@ -1,4 +1,4 @@
-"""Data sources that environments or deployments share, and a server whose address is wrong."""
+"""Data sources of several environments and deployments, and a server with a wrong address."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +24,7 @@ ROOT = "Staging/pr-123"
 
 
 def published(location: Location, name: str) -> dict[str, tuple[str, object, frozenset[str]]]:
-    """LUID, stamp and tags of the data sources with this name, by the path of their project."""
+    """The LUID, stamp and tags of each data source with this name, by its project's path."""
     with session(location.sandbox) as site:
         items = {str(each.id): each for each in site.tsc.projects.all()}
 
@@ -39,7 +39,7 @@ def published(location: Location, name: str) -> dict[str, tuple[str, object, fro
 
 @pytest.mark.slow
 def test_environments_never_touch_each_other(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a pull request that moves, renames or changes what production has published."""
+    """Prevents: a pull request moves, renames or changes a data source of production."""
     production, staging = "Default", f"{ROOT}/Default"
     # A user who may take over all data sources must not take production.
     location.takeover = True
@@ -71,14 +71,14 @@ def test_environments_never_touch_each_other(location: Location, monkeypatch: py
 
 
 def audited(location: Location, declared: Mapping[str, Any] = NOTHING) -> object:
-    """The summary of an audit: what other environments publish is not among it."""
+    """The summary of an audit, which ignores what other environments publish."""
     result = location.audit("both", declared=declared)
     (event,) = (each for each in result.all_events if each.is_successful_output)
     return event.step_output_data.metadata["summary"].value
 
 
 def test_a_root_that_is_no_path_is_refused(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a data source that an environment publishes outside of its root."""
+    """Prevents: an environment publishes a data source outside of its root."""
     monkeypatch.setenv("TABLEAU_PROJECT_ROOT", "/Staging")
     with pytest.raises(RefusedError, match="set it to the path of a project"):
         location.refresh("both")
@@ -86,8 +86,7 @@ def test_a_root_that_is_no_path_is_refused(location: Location, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_what_a_person_moved_is_not_taken_over(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: production that goes on with what a pull request has published, because it has the
-    right name in the right project."""
+    """Prevents: production takes over a data source that a user moved from a pull request."""
     location.model()
     location.takeover = True
     with monkeypatch.context() as patch:
@@ -106,8 +105,7 @@ def test_what_a_person_moved_is_not_taken_over(location: Location, monkeypatch: 
 def test_another_deployment_is_refused_until_it_takes_over(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a deployment that can never take over, or one without a message how to; two of
-    them in one store that take what the other one publishes for their own."""
+    """Prevents: a deployment takes over unasked, or a refusal does not explain the takeover."""
     location.publish("busy")
     with monkeypatch.context() as patch:
         patch.setenv("PIPELINE_DEPLOYMENT", "second")
@@ -124,8 +122,7 @@ def test_another_deployment_is_refused_until_it_takes_over(
 
 @pytest.mark.slow
 def test_a_lost_data_folder(location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a deployment whose records are gone that publishes a second data source, that can
-    never go on with the first one, or that does so unasked."""
+    """Prevents: a deployment that lost its records publishes twice, or takes over unasked."""
     location.publish("busy")
     luid = location.checkpoint("busy").luid
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path / "new"))
@@ -145,10 +142,10 @@ def test_a_lost_data_folder(location: Location, tmp_path: Path, monkeypatch: pyt
 def test_who_does_not_name_the_data_folder_is_told_so_first(
     location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: TABLEAU_TAKEOVER=true on a laptop, because a variable is missing in a terminal."""
+    """Prevents: a missing variable in a terminal leads a user to TABLEAU_TAKEOVER=true."""
     location.publish("busy")
     monkeypatch.delenv("DAGSTER_HOME")
-    # The data folder has the records, and a user who has named it needs no hint.
+    # The user has named the data folder, and it has the records, so the user needs no hint.
     assert decision(location.refresh("busy")).startswith("no change")
     without_snapshots = replace(location, root=location.root / "elsewhere")
     assert "Neither" not in failure(without_snapshots.refresh("busy"))
@@ -164,7 +161,7 @@ def test_who_does_not_name_the_data_folder_is_told_so_first(
 def test_adoption_keeps_work_in_the_data_directory(
     location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: what was saved before an adoption goes with the temporary folder of its run."""
+    """Prevents: the file that an adoption saves goes with the temporary folder of its run."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
     location.publish("first")
     with session(location.sandbox) as site:
@@ -178,7 +175,7 @@ def test_adoption_keeps_work_in_the_data_directory(
 
 
 class Elsewhere(Location):
-    """A location whose server is that of the environment."""
+    """A location whose server address comes from the environment."""
 
     def resources(self, **settings: Any) -> dict[str, dg.ConfigurableResource]:
         tableau = TableauServerResource(
@@ -189,7 +186,7 @@ class Elsewhere(Location):
 
 @pytest.mark.slow
 def test_no_secret_of_the_address_is_stored(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: credentials in TABLEAU_SERVER_URL land in messages, logs and Dagster's database."""
+    """Prevents: credentials in TABLEAU_SERVER_URL appear in messages, logs or the database."""
     monkeypatch.setenv("TABLEAU_SERVER_URL", "https://ann:hu5h-hush@tableau.invalid")
     elsewhere = Elsewhere(location.sandbox, location.root, location.instance)
     elsewhere.model()

@@ -13,7 +13,7 @@ from tableau_pipeline_tests.docs.page import page
 
 
 class Drop:
-    """A folder and its sensor, with the cursor that the daemon would keep."""
+    """A folder, its sensor, and the cursor that the daemon would keep."""
 
     def __init__(self, folder: Path, **attributes: object) -> None:
         component = FileDrop.from_attributes_dict(attributes={"folder": str(folder), **attributes})
@@ -25,7 +25,7 @@ class Drop:
         self.why_none: str | None = None
 
     def tick(self) -> list[dict]:
-        """The configs of the runs that it asks for."""
+        """The configs of the runs that the sensor requests."""
         with dg.build_sensor_context(cursor=self.cursor) as context:
             result = self.sensor(context)
         if isinstance(result, dg.SkipReason):
@@ -35,7 +35,7 @@ class Drop:
         self.files = [request.tags["file"] for request in result.run_requests]
         self.why_none = result.skip_reason.skip_message if result.skip_reason else None
         for request in result.run_requests:
-            # As Dagster's daemon does before it launches the run.
+            # Dagster's daemon validates a config before it launches the run.
             assert dg.validate_run_config(publish_file, request.run_config)
         return [
             request.run_config["ops"]["publish_files"]["config"] for request in result.run_requests
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_taken_once_it_stands_still(folder: Path):
-    """Prevents: half a file that is published while somebody still writes it, or one twice."""
+    """Prevents: the sensor publishes a half-written file, or publishes a file twice."""
     drop = Drop(folder, publish={"project": "Uploads", "bad_rows": "drop"})
     file = folder / "sales.csv"
     file.write_text("a\n1\n", "utf-8")
@@ -63,18 +63,18 @@ def test_a_file_is_taken_once_it_stands_still(folder: Path):
 
 
 def test_a_file_in_the_place_of_another_is_taken_again(folder: Path):
-    """Prevents: a corrected file is not published because its name was there before."""
+    """Prevents: the sensor ignores a corrected file because it knows the name of the file."""
     drop = Drop(folder)
     file = folder / "sales.csv"
     file.write_text("a\n1\n", "utf-8")
     first = file.stat().st_mtime_ns
     assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
-    # Of the same size.
+    # The corrected file has the same size.
     file.write_text("a\n2\n", "utf-8")
     os.utime(file, ns=(0, file.stat().st_mtime_ns + 10**9))
     assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
     assert len(drop.keys) == 2
-    # The first one again, copied with its time.
+    # The first file comes back, copied with its time.
     file.write_text("a\n1\n", "utf-8")
     os.utime(file, ns=(0, first))
     assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
@@ -84,7 +84,7 @@ def test_a_file_in_the_place_of_another_is_taken_again(folder: Path):
 
 
 def test_what_the_sensor_tells(folder: Path):
-    """Prevents: the list of runs does not show a file, or the file seems to be passed over."""
+    """Prevents: users cannot see which file a run publishes, or why a file waits."""
     drop = Drop(folder)
     drop.tick()
     assert drop.why_none == "No new file"
@@ -97,7 +97,7 @@ def test_what_the_sensor_tells(folder: Path):
 
 
 def test_what_does_not_count(folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    """Prevents: runs for folders, hidden files and files of other kinds."""
+    """Prevents: the sensor requests runs for folders, hidden files or files of other kinds."""
     drop = Drop(folder, pattern="*.csv", publish={"name": "All sales"})
     (folder / "x.csv").mkdir()
     for name in (".x.csv", "_x.csv", "x.txt", "ok.csv"):
@@ -111,7 +111,7 @@ def test_what_does_not_count(folder: Path, tmp_path: Path, capfd: pytest.Capture
 
 
 def test_nested_files_are_where_they_are(folder: Path):
-    """Prevents: a run for a file of a subfolder that looks for it in the folder above."""
+    """Prevents: a run looks for a file of a subfolder in the folder above."""
     drop = Drop(folder, pattern="**/*.csv")
     nested = folder / "eu" / "2024" / "sales.csv"
     nested.parent.mkdir(parents=True)
@@ -135,12 +135,12 @@ def test_nested_files_are_where_they_are(folder: Path):
 def test_files_that_would_replace_each_other(
     folder: Path, one: str, other: str, settings: dict[str, str]
 ):
-    """Prevents: two files whose rows replace each other in one data source, again and again."""
+    """Prevents: two files replace each other's rows in one data source, again and again."""
     drop = Drop(folder, pattern="**/*.*", publish=settings)
     for name in (one, other, "stock.csv"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("a\n1\n", "utf-8")
-    # The other files go on.
+    # The sensor still publishes the other files.
     found = [Path(config["path"]).name for _ in range(3) for config in drop.tick()]
     assert found == ["stock.csv"]
     with pytest.raises(RefusedError, match=rf"{one} and {other} .* Rename one"):
@@ -157,7 +157,7 @@ def test_files_that_would_replace_each_other(
 
 @pytest.mark.parametrize("settings", [{"name": "Sales"}, {"name": "Sales", "mode": "append"}])
 def test_files_of_one_data_source(folder: Path, settings: dict[str, str]):
-    """Prevents: a refusal of files that are to go to one data source one after another."""
+    """Prevents: the sensor refuses files that belong to one data source, one after another."""
     drop = Drop(folder, publish=settings)
     for name in ("may.csv", "june.csv"):
         (folder / name).write_text("a\n1\n", "utf-8")
@@ -165,7 +165,7 @@ def test_files_of_one_data_source(folder: Path, settings: dict[str, str]):
 
 
 def test_a_mistake_in_what_is_published(folder: Path):
-    """Prevents: a mistake that shows when the first file is dropped, at night."""
+    """Prevents: a wrong option fails only when the first file arrives, at night."""
     with pytest.raises(ValueError, match=r"bad_rows: .*'ignore' is not one of refuse, drop"):
         Drop(folder, publish={"bad_rows": "ignore"})
     with pytest.raises(ValueError, match=r"locale is not an option .*, decimal, thousands"):
@@ -174,7 +174,7 @@ def test_a_mistake_in_what_is_published(folder: Path):
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_with_and_without_the_job(project: Project, beside: bool):
-    """Prevents: a location that does not load because it has `publish_file` too, or has not."""
+    """Prevents: a location fails to load because `publish_file` is defined twice, or missing."""
     if beside:
         project.add_pipeline()
     else:

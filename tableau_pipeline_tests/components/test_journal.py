@@ -1,4 +1,4 @@
-"""The journal of a code location: whose claims count, and which snapshots its records keep."""
+"""The journal of a code location: the claims that count, and the snapshots that records keep."""
 
 import json
 import os
@@ -58,7 +58,7 @@ from tableau_pipeline_tests.refresh.support.models import flights
 
 @pytest.mark.slow
 def test_sensors_read_no_records(location: Location, tmp_path: Path):
-    """Prevents: a request a minute to an object store for each data source and sensor."""
+    """Prevents: each sensor reads the records of each data source once a minute."""
     declared = {"freshness": {"within": "24h"}, "quality_warning": True}
     busy = location.declaration("busy", declared)
     assert isinstance(busy, PublishedDatasource)
@@ -87,7 +87,7 @@ def test_sensors_read_no_records(location: Location, tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_lost_checkpoint_leaves_the_guards_on(location: Location):
-    """Prevents: 1,000 rows that become one, unasked, because no record of the 1,000 is left."""
+    """Prevents: lost records switch the guards off, so that 1 row replaces 1,000 unasked."""
     location.publish("busy")
     checkpoint = location.checkpoint("busy")
     forget(location.instance, "busy")
@@ -102,8 +102,7 @@ def test_a_lost_checkpoint_leaves_the_guards_on(location: Location):
 
 @pytest.mark.slow
 def test_a_lost_instance_takes_no_records_along(location: Location):
-    """Prevents: everything is published again, or refused as that of another deployment, after
-    somebody tidied up the list of runs, wiped the asset or lost DAGSTER_HOME."""
+    """Prevents: after a loss of Dagster's data, refreshes publish everything or are refused."""
     location.model()
     result = location.refresh("busy")
     assert result.success
@@ -121,8 +120,7 @@ def test_a_lost_instance_takes_no_records_along(location: Location):
 
 @pytest.mark.slow
 def test_records_of_an_earlier_release_are_named(location: Location):
-    """Prevents: after an upgrade, a refusal without an explanation, as the records were left in
-    Dagster's event log."""
+    """Prevents: after an upgrade, no message says that old records stayed in the event log."""
     location.model()
     former = dg.AssetObservation(FORMER_JOURNAL, partition="claims:busy")
     location.instance.report_runless_asset_event(former)
@@ -133,7 +131,7 @@ def test_records_of_an_earlier_release_are_named(location: Location):
 
 
 def test_records_are_read_by_few_requests(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: `status` of many data sources in an object store that takes minutes."""
+    """Prevents: `status` of many data sources in an object store takes minutes."""
     keys = [f"busy_{number}" for number in range(3)]
     for key in keys:
         journal = journal_of(location.instance, key)
@@ -151,7 +149,7 @@ def test_records_are_read_by_few_requests(location: Location, monkeypatch: pytes
         monkeypatch.setattr(LocalStorage, name, counted)
     found = histories(location.instance, keys).values()
     assert all(isinstance(history, History) and history.number for history in found)
-    # The first one is for the deployment, once for all.
+    # One read is for the deployment, which all data sources share.
     assert sorted(asked) == [*["list"] * len(keys), *["read"] * (len(keys) + 1)]
 
 
@@ -159,7 +157,7 @@ OTHER_TYPE = flights(8).set_column(2, "delay", pa.array(["late"] * 8))
 
 
 def interrupted(location: Location, times: int) -> None:
-    """Add the records of refreshes that were killed while they sent, one after another."""
+    """Record refreshes that were killed while they sent a request, one after another."""
     base = location.checkpoint("busy")
     for _ in range(times):
         history = location.history("busy")
@@ -186,8 +184,7 @@ def interrupted(location: Location, times: int) -> None:
 
 @pytest.mark.slow
 def test_a_refused_refresh_of_a_lost_request_keeps_what_it_found_out(location: Location):
-    """Prevents: the job of an interrupted request is asked for again and again, until it is
-    forgotten."""
+    """Prevents: each refresh asks again for the job of an interrupted request."""
     location.publish("busy")
     interrupted(location, 1)
     location.model(OTHER_TYPE)
@@ -202,7 +199,7 @@ CLAIM = Claim(refresh=7, owner=Owner(run_id="newer"))
 
 
 def upgraded(location: Location, record: Record) -> None:
-    """Store a record as a later release may store it."""
+    """Store a record in the format of a later release."""
     store(location, record)
     file = record_files(location.instance, "busy")[-1]
     newer = {"format": 99, "release": "9.8.7", "tenant": "north"}
@@ -212,8 +209,7 @@ def upgraded(location: Location, record: Record) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("record", [CLAIM, Recovered(refresh=7)], ids=["claim", "requests"])
 def test_a_record_of_a_later_release_stops_a_refresh(location: Location, record: Record):
-    """Prevents: in a rolling upgrade the old release sends during the new one, as it does not see
-    the claim or the open request of that one."""
+    """Prevents: in a rolling upgrade, the old release ignores new claims, and sends."""
     location.publish("busy")
     location.model(flights(7))
     jobs = len(location.jobs("busy"))
@@ -229,7 +225,7 @@ def test_a_record_of_a_later_release_stops_a_refresh(location: Location, record:
 
 @pytest.mark.slow
 def test_a_record_of_a_later_release_keeps_all_snapshots(location: Location):
-    """Prevents: snapshots that only the newer release knows to be published are removed."""
+    """Prevents: an old release removes snapshots that only newer records mention."""
     for _ in range(3):
         location.model()
     location.days_pass()
@@ -243,7 +239,7 @@ def test_a_record_of_a_later_release_keeps_all_snapshots(location: Location):
 
 @pytest.mark.slow
 def test_events_of_a_data_source_are_those_that_people_look_for(location: Location):
-    """Prevents: plots and events of the published asset that are broken by records of ours."""
+    """Prevents: internal records disturb the plots and events of a published asset."""
     location.publish("busy")
     location.publish("busy", full=True)
     assert location.instance.fetch_observations(KEY, limit=10).records == []
@@ -260,7 +256,7 @@ def test_events_of_a_data_source_are_those_that_people_look_for(location: Locati
     ],
 )
 def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: dg.DagsterRunStatus):
-    """Prevents: after a crash, no refresh of the data source can begin any more."""
+    """Prevents: after a crash, no refresh of the data source can begin."""
     location.model()
     claim_of(location, status)
     assert location.refresh("busy", claim=0).success
@@ -268,8 +264,7 @@ def test_a_claim_of_a_run_that_has_ended_is_void(location: Location, status: dg.
 
 @pytest.mark.slow
 def test_a_claim_of_an_unknown_run_holds_until_its_heartbeat_stops(location: Location):
-    """Prevents: a run of another instance is taken for ended while it sends, since this instance
-    does not know it; or a run that was deleted blocks its data source for ever."""
+    """Prevents: an unknown run counts as ended while it sends, or blocks refreshes for ever."""
     location.model()
     run = claim_of(location, dg.DagsterRunStatus.STARTED)
     location.instance.delete_run(run)
@@ -287,7 +282,7 @@ def test_a_claim_of_an_unknown_run_holds_until_its_heartbeat_stops(location: Loc
 def test_a_claim_of_a_process_that_is_gone_is_void(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: an hour of waiting for a worker that was killed, until Dagster notices."""
+    """Prevents: a refresh waits an hour for a killed worker, until Dagster notices."""
     location.model()
     with withheld(ClaimRelease, monkeypatch=monkeypatch):
         assert location.refresh("busy").success
@@ -303,7 +298,7 @@ def test_a_claim_of_a_process_that_is_gone_is_void(
 
 @pytest.mark.slow
 def test_a_claim_of_an_earlier_attempt_is_void(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a retry that waits for itself."""
+    """Prevents: a retry waits for the claim of its own first attempt."""
     location.model()
     attempts = iter([True, False])
     publish = TableauSite.publish
@@ -321,8 +316,7 @@ def test_a_claim_of_an_earlier_attempt_is_void(location: Location, monkeypatch: 
 
 
 def test_which_attempt_of_which_step_has_ended(location: Location):
-    """Prevents: a retry that is taken for ended as its first attempt has failed, or a data source
-    that is overtaken when another one of its run is done."""
+    """Prevents: a claim ends as soon as another attempt or another step of its run ends."""
     seen: list[list[bool]] = []
 
     def look(instance: dg.DagsterInstance, run_id: str) -> None:
@@ -356,7 +350,7 @@ def test_which_attempt_of_which_step_has_ended(location: Location):
 def test_environments_and_deployments_have_journals_of_their_own(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a pull request that waits for production, or goes on with its history."""
+    """Prevents: a pull request waits for production, or continues production's history."""
 
     def journals() -> list[StoredJournal]:
         ours = journal_of(location.instance, "busy")
@@ -380,7 +374,7 @@ def test_environments_and_deployments_have_journals_of_their_own(
 
 
 def _refresh(sandbox: SimpleNamespace, root: Path) -> None:
-    """What a process of its own does; the environment names its instance."""
+    """Refresh in another process, which finds its instance by the environment."""
     nobody: Any = sandbox
     with dg.DagsterInstance.get() as instance:
         Location(nobody, root, instance).refresh("busy")
@@ -388,7 +382,7 @@ def _refresh(sandbox: SimpleNamespace, root: Path) -> None:
 
 @pytest.mark.slow
 def test_of_runs_that_begin_at_once_one_sends(location: Location):
-    """Prevents: two triggers of one moment publish side by side, and the older rows win."""
+    """Prevents: two simultaneous runs both publish, and the older rows win."""
     location.model()
     server = location.sandbox
     known = SimpleNamespace(url=server.url, user=server.user, password=server.password)
@@ -410,7 +404,7 @@ def test_of_runs_that_begin_at_once_one_sends(location: Location):
 
 
 def waiting(location: Location) -> bool:
-    """Whether a run says that it waits for another one."""
+    """Whether a run has logged that it waits for another refresh."""
     logs = [location.instance.all_logs(run.run_id) for run in location.instance.get_runs()]
     messages = [entry.user_message for entries in logs for entry in entries]
     return any(", which refreshes busy" in each for each in messages)
@@ -418,8 +412,7 @@ def waiting(location: Location) -> bool:
 
 @pytest.mark.slow
 def test_instances_that_keep_nothing_are_one_deployment(location: Location):
-    """Prevents: two commands on a laptop that send at once, or of which the second one is refused
-    as that of another deployment."""
+    """Prevents: two commands on a laptop send at once, or count as two deployments."""
     location.model()
     location.instance = dg.DagsterInstance.ephemeral()
     assert location.refresh("busy").success
@@ -442,7 +435,7 @@ KEEP_NOTHING = 1e-9
 def test_what_an_open_intent_is_about_stays(
     location: Location, monkeypatch: pytest.MonkeyPatch, published: bool
 ):
-    """Prevents: no way to tell what an interrupted refresh left, once another one went on."""
+    """Prevents: old snapshots are gone that a refresh needs to judge an interrupted request."""
     location.model()
     if published:
         assert location.refresh("torn").success
@@ -465,7 +458,7 @@ def test_what_an_open_intent_is_about_stays(
 def test_what_another_deployment_or_environment_needs_stays(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a test system that removes the snapshots which production compares with."""
+    """Prevents: a test system removes snapshots that production needs for comparisons."""
     location.model()
     with monkeypatch.context() as patch:
         patch.setenv("PIPELINE_DEPLOYMENT", "second")
@@ -487,7 +480,7 @@ def test_what_another_deployment_or_environment_needs_stays(
 def test_a_run_of_many_data_sources_collects_once(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: each data source of a run lists every model, in a store of many of both."""
+    """Prevents: each data source of a run lists all models of the store again."""
     listed, listing = [], LocalStorage.list
 
     def counted(storage: LocalStorage, prefix: str) -> Any:
@@ -513,7 +506,7 @@ def test_a_run_of_many_data_sources_collects_once(
 
 @pytest.mark.slow
 def test_only_a_refresh_that_succeeded_collects(location: Location):
-    """Prevents: a rehearsal that removes what it was rehearsing with."""
+    """Prevents: a dry run, a build or a failed refresh removes snapshots."""
     location.model()
     location.model()
     location.days_pass()
@@ -526,7 +519,7 @@ def test_only_a_refresh_that_succeeded_collects(location: Location):
 
 @pytest.mark.slow
 def test_keep_days_is_for_the_user_to_set(location: Location):
-    """Prevents: a setting that does nothing."""
+    """Prevents: `keep_days` has no effect."""
     location.model()
     location.model()
     location.days_pass(80)
@@ -538,7 +531,7 @@ def test_keep_days_is_for_the_user_to_set(location: Location):
 
 @pytest.mark.slow
 def test_values_of_metadata_stay_while_a_record_names_them(location: Location, tmp_path: Path):
-    """Prevents: unused files of metadata pile up, or a file in use is gone."""
+    """Prevents: unused metadata files pile up, or a metadata file in use disappears."""
     location.model()
     for tag in ("first", "second", "second"):
         assert location.refresh("said", declared={"tags": (tag,)}).success

@@ -1,4 +1,4 @@
-"""Tables of lakes in Dagster: external assets, a sensor on their versions, and a refresh."""
+"""Lake tables in Dagster: external assets, a sensor on their versions, and a refresh."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ def declared(path: Path | None, **more: object) -> PublishedDatasource:
 
 
 class Lake:
-    """A location with one data source on a Delta table, its sensor, and what they request."""
+    """A location with one data source on a Delta table, and the sensor for the table."""
 
     def __init__(self, path: Path, instance: dg.DagsterInstance) -> None:
         self.path, self.instance = path, instance
@@ -60,7 +60,7 @@ class Lake:
         return [str(event.metadata["version"].value) for event in found.asset_events]
 
     def requested(self) -> int:
-        """How many assets automation requests."""
+        """The number of assets that automation requests."""
         result = dg.evaluate_automation_conditions(
             self.definitions, self.instance, cursor=self._automation
         )
@@ -69,7 +69,7 @@ class Lake:
 
 
 def test_a_new_version_starts_a_refresh(tmp_path: Path):
-    """Prevents: a table of a lake that changes, and a data source that does not."""
+    """Prevents: a lake table changes, but its data source is not refreshed."""
     with dg.DagsterInstance.ephemeral() as instance:
         lake = Lake(tmp_path / "orders", instance)
         lake.append(1)
@@ -89,8 +89,8 @@ def test_a_new_version_starts_a_refresh(tmp_path: Path):
 def test_a_missing_table_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ):
-    """Prevents: one table that cannot be read keeps all others from being refreshed."""
-    # Nothing listens there.
+    """Prevents: one unreadable table stops the refreshes of all other tables."""
+    # No store listens at this address.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
@@ -107,7 +107,7 @@ def test_a_missing_table_stops_no_other(
 
 
 def test_two_tables_of_one_model(tmp_path: Path):
-    """Prevents: a table that is not watched because another one has the key of its model."""
+    """Prevents: the sensor ignores a table because another table has the same model."""
     paths = [tmp_path / "one", tmp_path / "other"]
     for path in paths:
         write_deltalake(path, rows_of([1]))
@@ -125,7 +125,7 @@ def test_two_tables_of_one_model(tmp_path: Path):
 
 
 def test_a_table_of_two_data_sources(tmp_path: Path):
-    """Prevents: a location that does not load because two data sources read the same table."""
+    """Prevents: a location fails to load because two data sources read the same table."""
     one, other = declared(tmp_path), declared(tmp_path, name="Other", key="other")
     context = dg.ComponentTree.for_test().load_context
     merged = dg.Definitions.merge(one.build_defs(context), other.build_defs(context))
@@ -137,7 +137,7 @@ def test_a_table_of_two_data_sources(tmp_path: Path):
 
 @pytest.fixture
 def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """A table of a catalog in SQLite, as YAML declares it below."""
+    """A table of a catalog in SQLite; `of_catalog` declares a data source on it."""
     catalog = sql_catalog(monkeypatch, tmp_path, f"file://{tmp_path}/lake")
     return catalog.create_table("db.orders", schema=rows_of([]).schema)
 
@@ -149,7 +149,7 @@ def of_catalog(catalog: str = CATALOG, table: str = "db.orders") -> PublishedDat
 
 @pytest.mark.slow
 def test_a_table_of_a_catalog(location: Location, iceberg: Table):
-    """Prevents: a declared table of a catalog that is neither looked at, nor refreshed."""
+    """Prevents: the sensor or a refresh ignores a declared table of a catalog."""
     iceberg.append(rows_of([1]))
     datasource = of_catalog()
     (sensor,) = lake_sensors([datasource])
@@ -166,7 +166,7 @@ def test_a_table_of_a_catalog(location: Location, iceberg: Table):
 
 
 def test_a_sensor_names_what_a_catalog_lacks(iceberg: Table):
-    """Prevents: a sensor that fails, or is silent, where a name is mistyped."""
+    """Prevents: the sensor fails or stays silent where a name is mistyped."""
     names = {("prod", "db.orders"): 'knows no catalog "prod"', (CATALOG, "db.x"): 'table "db.x"'}
     for (catalog, table), why in names.items():
         (sensor,) = lake_sensors([of_catalog(catalog, table)])

@@ -1,4 +1,4 @@
-"""Lineage, as a catalogue gets it over HTTP."""
+"""Lineage, as a catalogue receives it over HTTP."""
 
 import json
 import re
@@ -39,11 +39,11 @@ BUSY = PublishedDatasource.from_attributes_dict(
 
 
 class Sink:
-    """Takes events as a catalogue does; it can be killed, and comes back at the same port.
+    """A catalogue that receives events; after `kill`, `start` opens the same port again.
 
     Attributes:
-        got: what was taken.
-        status: its answer.
+        got: the events that the catalogue has accepted.
+        status: the HTTP status of each answer.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Sink:
         self.server.server_close()
 
     def lineage(self, **more: Any) -> Lineage:
-        """The declaration that sends to it."""
+        """The declaration that sends lineage to this catalogue."""
         transport = {
             "type": "http",
             "url": f"http://127.0.0.1:{self.port}",
@@ -88,7 +88,7 @@ class Sink:
 
 @dataclass
 class Daemon:
-    """What evaluates the sensor as the daemon does, with the cursor of the time before."""
+    """A daemon that evaluates the sensor and keeps the cursor between ticks."""
 
     location: Location
     lineage: Lineage
@@ -101,7 +101,7 @@ class Daemon:
         self.definitions = dg.Definitions.merge(made, resources)
 
     def tick(self) -> str:
-        """Return why nothing was started; "" if the job was."""
+        """Return the reason for a skipped tick, or "" if the tick requested the job."""
         sensor = self.definitions.resolve_sensor_def("lineage")
         with dg.build_sensor_context(self.location.instance, cursor=self.cursor) as context:
             result = sensor.evaluate_tick(context)
@@ -109,7 +109,7 @@ class Daemon:
         return result.skip_message or ""
 
     def look_up(self) -> bool:
-        """Run the job that the last tick has requested; whether it succeeded."""
+        """Run the job that the last tick requested; return whether the job succeeded."""
         (request,) = self.requests
         job = self.definitions.resolve_job_def("lineage_ids")
         done = job.execute_in_process(
@@ -131,8 +131,8 @@ def metadata_id(location: Location) -> str:
         return metadata_ids(site, [luid])[luid]
 
 
-# The core of the specification in our own words, and those facets that are sent. Formats stand as
-# patterns, since the libraries that check formats are optional.
+# The core of the specification in our own words, and the facets that the sensor sends. Patterns
+# replace formats, because the libraries that check formats are optional.
 _URI = {"type": "string", "pattern": r"^[a-z][a-z0-9+.-]*:\S+$"}
 _TEXT = {"type": "string", "minLength": 1}
 
@@ -192,7 +192,8 @@ RUN_EVENT = _object(
 
 
 def taken(sink: Sink) -> list[dict[str, Any]]:
-    """What a sink has taken since the last call, all of it valid."""
+    """Return the events that a catalogue has accepted since the last call, and validate each
+    event."""
     Draft202012Validator.check_schema(RUN_EVENT)
     events, sink.got = sink.got, []
     for event in events:
@@ -201,7 +202,7 @@ def taken(sink: Sink) -> list[dict[str, Any]]:
 
 
 def sent(daemon: Daemon, sink: Sink) -> list[dict[str, Any]]:
-    """The events of a tick after which nothing is left to send."""
+    """Return the events of one tick, and assert that the next tick has nothing to send."""
     daemon.tick()
     assert "Nothing new" in daemon.tick()
     return taken(sink)
@@ -209,11 +210,10 @@ def sent(daemon: Daemon, sink: Sink) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_a_refresh_under_the_id_of_catalogues(location: Location, sink: Sink):
-    """Prevents: an edge that ends at a data source which no catalogue knows; a catalogue without
-    the columns, rows and checks of a refresh, or one that rejects its events."""
+    """Prevents: a catalogue cannot identify a data source, or lacks columns, rows and checks."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage())
-    # It is not sent under another name first.
+    # The sensor sends no event until it knows the ID of the data source.
     assert (daemon.tick(), sink.got) == ("", [])
     assert daemon.look_up()
     assert daemon.tick() == "Sent 1 refreshes"
@@ -243,7 +243,7 @@ def test_a_refresh_under_the_id_of_catalogues(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_the_same_refresh_is_the_same_run(location: Location, sink: Sink):
-    """Prevents: a catalogue that shows a refresh twice, since it was sent twice."""
+    """Prevents: a catalogue shows a refresh twice because its events were sent twice."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
     first = sent(daemon, sink)
@@ -257,7 +257,7 @@ def test_the_same_refresh_is_the_same_run(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_a_killed_sink(location: Location, sink: Sink):
-    """Prevents: a catalogue that is away stops refreshes, or never hears of those it missed."""
+    """Prevents: an unreachable catalogue stops refreshes, or never gets their events."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
     sent(daemon, sink)
@@ -276,7 +276,7 @@ def test_a_killed_sink(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_what_stopped_a_refresh_stays_here(location: Location, sink: Sink):
-    """Prevents: a catalogue that shows the last success only; values of rows in a catalogue."""
+    """Prevents: a catalogue shows successes only, or receives values of rows."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
     sent(daemon, sink)
@@ -303,7 +303,7 @@ def test_no_secret_is_sent(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Prevents: a key of a catalogue in a log, or a token of a git remote in a catalogue."""
+    """Prevents: a catalogue's key reaches a log, or a git token reaches a catalogue."""
     (tmp_path / ".git").mkdir()
     remote = f'[remote "origin"]\n\turl = https://x:{SECRET}@git.example.com/sales.git\n'
     (tmp_path / ".git" / "config").write_text(remote)
@@ -325,8 +325,7 @@ def test_no_secret_is_sent(
 
 @pytest.mark.slow
 def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
-    """Prevents: a job each minute that asks what the site cannot tell; a data source that a
-    catalogue knows by two names."""
+    """Prevents: a job asks each minute for an ID that the site cannot tell."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage())
     assert daemon.tick() == ""
@@ -342,8 +341,7 @@ def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a new data source that no catalogue hears of, since Tableau did not know it yet; a
-    sign-in each minute."""
+    """Prevents: no catalogue hears of a new data source that Tableau did not know at first."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage())
     daemon.tick()
@@ -359,8 +357,7 @@ def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pyte
 
 @pytest.mark.slow
 def test_another_code_location_asks(location: Location, sink: Sink):
-    """Prevents: the looks of another location on this instance, which waits for other ids, take the
-    place of ours."""
+    """Prevents: a request of another location for other IDs suppresses our request."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage())
     config = {"ops": {"ask_for_ids": {"config": {"luids": ["of another site"]}}}}
@@ -372,8 +369,7 @@ def test_another_code_location_asks(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a run each five minutes for ever, and a data source whose later refreshes no
-    catalogue hears of, since it was deleted before Tableau knew its id."""
+    """Prevents: a job runs every five minutes for ever, for an ID that never comes."""
     location.publish("busy")
     location.grow_old("busy")
     daemon = Daemon(location, sink.lineage())
@@ -393,7 +389,7 @@ def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pyt
 
 @pytest.mark.slow
 def test_events_of_others(location: Location, sink: Sink):
-    """Prevents: a sensor that fails for ever, since a user has reported a materialization."""
+    """Prevents: the sensor fails for ever because a user has reported a materialization."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
     sent(daemon, sink)
@@ -410,8 +406,7 @@ def test_events_of_others(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_a_refresh_outside_of_runs(location: Location, sink: Sink):
-    """Prevents: refreshes that no run of Dagster has carried out, as one run in a catalogue; a
-    sensor that fails for ever, since such an event has fewer details."""
+    """Prevents: refreshes outside of Dagster's runs appear as one run, or stop the sensor."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
     sent(daemon, sink)
@@ -427,7 +422,7 @@ def test_a_refresh_outside_of_runs(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_an_event_that_the_sink_refuses(location: Location, sink: Sink):
-    """Prevents: one event that a catalogue never takes, and that keeps all later ones away."""
+    """Prevents: one event that a catalogue rejects blocks all later events."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
     sink.status = 422
@@ -440,8 +435,7 @@ def test_an_event_that_the_sink_refuses(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_a_transport_with_a_queue(location: Location, sink: Sink):
-    """Prevents: a process of the daemon that has a thread more after each tick, until it ends; an
-    event that is lost in a queue."""
+    """Prevents: each tick leaves a thread in the daemon, or a queue loses an event."""
     lineage = sink.lineage(datasource="luid")
     lineage.openlineage["transport"]["type"] = "async_http"
     location.publish("busy")
@@ -456,7 +450,7 @@ def test_a_transport_with_a_queue(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_files(location: Location, sink: Sink, tmp_path: Path):
-    """Prevents: a published file whose data source has no origin in a catalogue."""
+    """Prevents: a catalogue shows no origin for the data source of a published file."""
     file = tmp_path / "sales.csv"
     file.write_text("id,price\n1,0.5\n")
     daemon = Daemon(location, sink.lineage(datasource="luid"))
@@ -489,14 +483,14 @@ def test_files(location: Location, sink: Sink, tmp_path: Path):
     ],
 )
 def test_names_of_inputs(source: dict[str, Any] | None, namespace: str, name: str):
-    """Prevents: an edge that begins at a table which no catalogue knows."""
+    """Prevents: an edge begins at a table that no catalogue knows."""
     table = Table("flights", "raw/flights", source=LakeTable(**source) if source else None)
     found = dataset_of(table, Lineage(openlineage={}, separator="."))
     assert asdict(found) == {"namespace": namespace, "name": name}
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a location that loads, and never sends anything."""
+    """Prevents: a location loads without the needed extra, and never sends an event."""
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
     with pytest.raises(ValueError, match=re.escape("pip install 'tableau_pipeline[lineage]'")):
         Lineage(openlineage={})

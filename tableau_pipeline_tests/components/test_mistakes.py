@@ -1,4 +1,4 @@
-"""Mistakes in declarations, as a location tells them when it is loaded: one line for each."""
+"""Mistakes in declarations; a location shows one line for each mistake when it loads."""
 
 import keyword
 import re
@@ -31,7 +31,7 @@ attributes:
   tables:
     orders:
 """
-# What follows HEAD, the line of the mistake, and what is said of it.
+# For each case: the text after HEAD, the line of the mistake, and a part of the message.
 CASES = {
     "policy": ("      refresh: {dif: {key: [id]}}", 7, "orders.refresh: refresh is one of: replace;"
         " {diff: {key: [...]}}; {append: {cursor: ...}}; {partitions: {column: ...}}; not dif"),
@@ -82,7 +82,7 @@ CASES = {
 
 @pytest.mark.parametrize(("text", "line", "expected"), CASES.values(), ids=CASES)
 def test_one_line_for_each(project: Project, text: str, line: int, expected: str):
-    """Prevents: a page of a traceback, or a schema's opinion, where a word would do."""
+    """Prevents: a mistake in YAML leads to a traceback, or to the words of a JSON schema."""
     file = project.write("shop/defs.yaml", HEAD + text)
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
@@ -95,7 +95,7 @@ def test_one_line_for_each(project: Project, text: str, line: int, expected: str
 
 @pytest.mark.parametrize("case", sorted(CASES.keys() - {"indent", "tab", "colon"}))
 def test_no_schema_tells_less(case: str):
-    """Prevents: `dg check yaml` stops at a text that does not say what is right."""
+    """Prevents: `dg check yaml` shows an error that does not say what is right."""
     attributes = yaml.safe_load(HEAD + CASES[case][0])["attributes"]
     schema = PublishedDatasource.model().model_json_schema()
     errors = Draft202012Validator(schema).iter_errors(attributes)
@@ -104,7 +104,7 @@ def test_no_schema_tells_less(case: str):
 
 
 def test_editors_complete_every_form():
-    """Prevents: no completion below a key that has several forms."""
+    """Prevents: an editor completes nothing below a key that has several forms."""
     schema = PublishedDatasource.model().model_json_schema()
     assert set(schema["properties"]["trigger"]["properties"]) == {
         "after", "every", "cron", "timezone", "upstream", "dbt", "models"
@@ -115,7 +115,7 @@ def test_editors_complete_every_form():
 
 
 def test_a_key_of_one_column_need_not_be_a_list():
-    """Prevents: an error for what can mean one thing only."""
+    """Prevents: users must write a key of one column as a list."""
     table = {"refresh": {"diff": {"key": "id"}}}
     declared = PublishedDatasource.from_attributes_dict(
         attributes={"name": "A", "project": "B", "tables": {"t": table}}
@@ -124,7 +124,7 @@ def test_a_key_of_one_column_need_not_be_a_list():
 
 
 def mistakes(project: Project) -> str:
-    """The message about a project that does not load."""
+    """The message about a project that fails to load."""
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
     return str(raised.value)
@@ -141,7 +141,7 @@ PLAIN = HEAD.replace("orders:", "orders: {}")
 def test_templates_are_filled_in_before_anything_is_checked(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a value of the environment that is refused unread, or that is wrong somewhere."""
+    """Prevents: a template is refused before it is filled in, or its error names no line."""
     append = "      refresh: {append: {cursor: id, lookback: '{{ env.LOOKBACK }}'}}"
     file = project.write("shop/defs.yaml", HEAD + append)
     project.write("models.py", MODEL)
@@ -154,7 +154,7 @@ def test_templates_are_filled_in_before_anything_is_checked(
 
 @pytest.mark.slow
 def test_an_unknown_model(project: Project):
-    """Prevents: a wrong name that shows at the first refresh, at night."""
+    """Prevents: a wrong model name shows only at the first refresh, at night."""
     project.write("models.py", MODEL)
     file = project.write("shop/defs.yaml", HEAD + "      model: oders")
     (message,) = mistakes(project).splitlines()
@@ -166,7 +166,7 @@ def test_an_unknown_model(project: Project):
 @pytest.mark.parametrize("beside", ["models.py", "inner/models.py"])
 @pytest.mark.slow
 def test_files_that_are_passed_over(project: Project, beside: str):
-    """Prevents: models that are nowhere to be seen, silently."""
+    """Prevents: Dagster skips files with models, and no message says so."""
     project.write(f"shop/{beside}", MODEL)
     file = project.write("shop/defs.yaml", PLAIN)
     assert mistakes(project).startswith(f"{file}:1: Dagster skips {beside} in this folder")
@@ -184,7 +184,7 @@ def test_files_that_are_passed_over(project: Project, beside: str):
     ],
 )
 def test_one_place_twice(project: Project, name: str, key: str, where: str):
-    """Prevents: two declarations that replace each other's rows in every run, both green."""
+    """Prevents: two declarations replace each other's rows in every run, and all runs succeed."""
     project.write("models.py", MODEL)
     text = PLAIN.replace("name: Shop", f"name: {name}\n  key: {key}")
     first = project.write("a/defs.yaml", PLAIN)
@@ -197,7 +197,7 @@ def test_one_place_twice(project: Project, name: str, key: str, where: str):
 
 @pytest.mark.slow
 def test_one_name_in_two_projects(project: Project):
-    """Prevents: a name that is free in another project cannot be declared there."""
+    """Prevents: a name is refused because a data source in another project has it."""
     project.write("models.py", MODEL)
     project.write("a/defs.yaml", PLAIN)
     other = PLAIN.replace("name: Shop", "name: Shop\n  key: second")
@@ -206,7 +206,7 @@ def test_one_name_in_two_projects(project: Project):
 
 
 def test_a_name_that_a_model_has(project: Project):
-    """Prevents: the same for a model that is not of this data source."""
+    """Prevents: no message says that a model has the same asset key as a data source."""
     project.write("models.py", MODEL + "\n@dg.asset\ndef shop() -> None: ...\n")
     file = project.write("a/defs.yaml", PLAIN)
     assert re.search(rf"^{file}:3: .*models.py:\d+ has too", mistakes(project))
@@ -219,7 +219,7 @@ PREFIXED = 'dg.load_assets_from_current_module(key_prefix="dbt")'
 def test_an_asset_beside_definitions(
     project: Project, returned: str, caplog: pytest.LogCaptureFixture
 ):
-    """Prevents: models of dbt that are nowhere to be seen, because their file has a resource."""
+    """Prevents: Dagster skips the models in a file with definitions, and no message says so."""
     text = f"""
 @dg.definitions
 def mine() -> dg.Definitions:
@@ -234,8 +234,7 @@ def mine() -> dg.Definitions:
 def test_columns_that_no_snapshot_has(
     project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    """Prevents: a misspelt key that shows at the first refresh; or a change of a model and its
-    contract that cannot be merged, because the model has not run yet."""
+    """Prevents: a misspelt key shows at the first refresh, or an unrun model blocks a merge."""
     project.write("models.py", MODEL)
     project.add_pipeline()
     file = project.write("shop/defs.yaml", HEAD + "      refresh: {diff: {key: [idd]}}")
@@ -251,7 +250,7 @@ def test_columns_that_no_snapshot_has(
 
 
 def test_a_model_that_was_stored_is_known(project: Project):
-    """Prevents: a location that does not load because another one makes the model."""
+    """Prevents: a location fails to load because another location makes the model."""
     project.add_pipeline()
     project.write("shop/defs.yaml", PLAIN)
     project.snapshot("orders", id=[1])
@@ -259,7 +258,7 @@ def test_a_model_that_was_stored_is_known(project: Project):
 
 
 def test_other_errors_keep_their_cause(project: Project):
-    """Prevents: an error in somebody's Python that is cut down to a line."""
+    """Prevents: an error in Python code of users is cut down to one line."""
     project.write("models.py", "1 / 0\n")
     with pytest.raises(ZeroDivisionError):
         load_definitions(project.package)
@@ -278,8 +277,7 @@ def test_other_errors_keep_their_cause(project: Project):
     ],
 )
 def test_a_scaffold_of_any_name(tmp_path: Path, folder: str, name: str, key: str):
-    """Prevents: a key that no user can guess, YAML that is no text, or a model whose name Python
-    does not allow."""
+    """Prevents: a scaffold has an odd key, wrong YAML types, or an invalid model name."""
     target = tmp_path / folder
     PublishedDatasourceScaffolder().scaffold(scaffolding(target, tmp_path))
     text = (target / "defs.yaml").read_text("utf-8")
@@ -293,21 +291,21 @@ def test_a_scaffold_of_any_name(tmp_path: Path, folder: str, name: str, key: str
 
 
 def test_a_scaffold_without_a_key(tmp_path: Path):
-    """Prevents: a declaration whose asset key is "_"."""
+    """Prevents: a scaffold declares the asset key "_"."""
     with pytest.raises(ValueError, match="has no letter from A to Z and no digit"):
         PublishedDatasourceScaffolder().scaffold(scaffolding(tmp_path / "売上", tmp_path))
     assert not (tmp_path / "売上").exists()
 
 
-# What is changed of a declaration, the key of the mistake, and what is said of it. How files and
-# lines are named, the tests of mistakes show.
+# For each case: the changed keys of a declaration, the key of the mistake, and a part of the
+# message. The tests of mistakes above check files and lines.
 KEYS = [
     ("tables: {orders: {guard: {max_shrink: 50}}, customers: {}}",
         "tables.orders.guard.max_shrink", "less than or equal to 1"),
     ("{tables: {}, relationships: []}", "tables", "at least 1 item"),
     ("tables: {orders: {retain: {column: day, days: 90, as_of: now}}, customers: {}}",
         "tables.orders.retain.as_of", "'run' or 'max'"),
-    # A window of all years there are, in which no refresh could count back.
+    # The window is longer than the calendar, so no refresh could compute its start.
     ("tables: {orders: {retain: {column: day, days: 999999}}, customers: {}}",
         "tables.orders.retain.days", "less than or equal to 500000"),
     ("tables: {orders: {name: sold}, customers: {}}", "tables.orders.name", "unknown key"),
@@ -352,7 +350,7 @@ KEYS = [
 
 @pytest.mark.parametrize(("changes", "key", "words"), KEYS)
 def test_error_names_the_key(changes: str, key: str, words: str):
-    """Prevents: a mistake in YAML that is ignored, or whose place a person has to guess."""
+    """Prevents: a mistake in YAML is ignored, or its error does not name the key."""
     with pytest.raises(ValidationError) as raised:
         declared(**yaml.safe_load(changes))
     found = {".".join(map(str, each["loc"])): each["msg"] for each in raised.value.errors()}
@@ -371,8 +369,7 @@ attributes:
 
 
 def test_several_data_sources_in_one_file():
-    """Prevents: only one of them found; the last of two triggers, or policies, taken silently, or
-    a mistake in a later one laid to the first."""
+    """Prevents: a data source or a repeated key is ignored, or an error names a wrong line."""
     first = "".join(line for line in TWO_TRIGGERS.splitlines(keepends=True) if "cron" not in line)
     stock = first.replace("Shop", "Stock")
     with create_defs_folder_sandbox() as sandbox:
@@ -452,7 +449,7 @@ DEFAULT = MINE.replace('"mine"', '"io_manager"')
 
 @pytest.mark.parametrize("returned", ["DataFrame", "DataFrame | None", "dg.Output[DataFrame]"])
 def test_by_another_io_manager(project: Project, returned: str):
-    """Prevents: a run that fails with an error of Spark's about a broadcast variable."""
+    """Prevents: a run fails with Spark's error about a broadcast variable."""
     project.write("models.py", ASSET.replace("DataFrame:", f"{returned}:"))
     project.add_pipeline()
     file = project.write("shop/defs.yaml", SHOP)
@@ -474,7 +471,7 @@ def test_by_another_io_manager(project: Project, returned: str):
     ],
 )
 def test_partitions_that_snapshots_do_not_have(project: Project, definition: str):
-    """Prevents: hours of Spark, and then a refusal that was certain when the location loaded."""
+    """Prevents: a refusal that was certain at the start comes after hours of Spark."""
     kind = definition.split("(")[0].removeprefix("dg.")
     key = f'asset(io_manager_key="snapshots", partitions_def={definition})'
     project.write("models.py", ASSET.replace("asset", key))
@@ -491,7 +488,7 @@ def test_partitions_that_snapshots_do_not_have(project: Project, definition: str
 
 @pytest.mark.parametrize("models", STORED.values(), ids=STORED)
 def test_as_snapshots(project: Project, models: str):
-    """Prevents: a location that no longer loads although its models have snapshots."""
+    """Prevents: a location fails to load although its models store snapshots."""
     project.write("models.py", models)
     project.write("mine.py", MINE)
     project.add_pipeline()
@@ -500,7 +497,7 @@ def test_as_snapshots(project: Project, models: str):
 
 
 def test_by_default(project: Project):
-    """Prevents: a location like the shipped one, whose default stores snapshots, does not load."""
+    """Prevents: a location fails to load although its default IO manager stores snapshots."""
     project.write("models.py", ASSET)
     project.write("default.py", DEFAULT)
     project.add_pipeline()
@@ -509,7 +506,7 @@ def test_by_default(project: Project):
 
 
 def test_kinds_of_models(project: Project):
-    """Prevents: a lineage in which only the models of the example show what they are."""
+    """Prevents: only the models of the example show their kinds in the lineage."""
     own = ASSET.replace("asset", 'asset(kinds={"csv"})').replace("orders", "raw_orders")
     project.write("models.py", ASSET + own.removeprefix(IMPORTS))
     project.write("default.py", DEFAULT)
@@ -522,8 +519,7 @@ def test_kinds_of_models(project: Project):
 
 @pytest.mark.slow
 def test_any_name_of_a_data_source(project: Project):
-    """Prevents: a data source whose name is a word of Dagster or Python, or that of a step or job,
-    stops the whole location from loading."""
+    """Prevents: a data source named like a step, or like a Python keyword, stops the location."""
     project.add_pipeline(
         audit={"cron": "0 5 * * *"},
         lineage={"openlineage": {"transport": {"type": "console"}}},
@@ -549,7 +545,7 @@ def test_any_name_of_a_data_source(project: Project):
 
 
 def test_keys_that_are_almost_alike():
-    """Prevents: two data sources with one step."""
+    """Prevents: two data sources with similar keys share one step."""
     assert step_name("a/b") != step_name("a__b")
 
 
@@ -572,8 +568,7 @@ BAD = [
 
 @pytest.mark.parametrize(("line", "at", "problem"), BAD, ids=[each[1:][0] for each in BAD])
 def test_what_tableau_cannot_hold(line: str, at: str, problem: str):
-    """Prevents: a data source that is created, cannot be tagged or described, and is red for
-    ever."""
+    """Prevents: a refresh creates a data source that it can never tag or describe."""
     with pytest.raises(ValidationError) as raised:
         declared(**yaml.safe_load(line.replace("'", '"')))
     assert str(raised.value.errors()[0]["loc"][0]) == at
@@ -581,7 +576,7 @@ def test_what_tableau_cannot_hold(line: str, at: str, problem: str):
 
 
 def test_a_root_that_makes_a_key_too_long():
-    """Prevents: a refresh of an environment that creates a data source, and cannot tag it."""
+    """Prevents: in an environment, a refresh creates a data source that it cannot tag."""
     made = declared(key="k" * 150)
     with pytest.raises(RefusedError, match="set a shorter `key`"):
         in_environment(made, "r" * 60)

@@ -1,4 +1,4 @@
-"""Telling people of incidents: by web and by mail."""
+"""Messages about incidents, by web and by mail."""
 
 import json
 import re
@@ -34,13 +34,13 @@ from tableau_pipeline_tests.refresh.support.models import flights
 
 
 class Web(BaseHTTPRequestHandler):
-    """Keeps what is posted; answers with the status that a test sets."""
+    """Keeps posted messages; answers with the status that a test sets."""
 
     got: list[dict[str, Any]]
     status = 200
 
     def do_POST(self) -> None:
-        """Take a message."""
+        """Answer a message, and keep it if the status is 200."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         type(self).got += [json.loads(body)] * (self.status == 200)
         self.send_response(self.status)
@@ -51,12 +51,12 @@ class Web(BaseHTTPRequestHandler):
 
 
 class Mail(StreamRequestHandler):
-    """As much of SMTP as a client needs that sends one mail."""
+    """The part of SMTP that a client needs to send one mail."""
 
     got: list[str]
 
     def handle(self) -> None:
-        """Take a mail."""
+        """Receive one mail."""
         self.wfile.write(b"220 here\r\n")
         while line := self.rfile.readline().decode().strip().upper():
             if line == "DATA":
@@ -83,7 +83,7 @@ URLS = {
 
 @contextmanager
 def serving(handler: type[Web] | type[Mail]) -> Generator[tuple[Any, int]]:
-    """A server of its own, as its class of requests, and its port."""
+    """Run a new server; the block gets its class of request handlers, and its port."""
     mine: Any = type("Mine", (handler,), {"got": []})
     server: Any = (HTTPServer if issubclass(handler, Web) else TCPServer)(("127.0.0.1", 0), mine)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -98,8 +98,11 @@ def serving(handler: type[Web] | type[Mail]) -> Generator[tuple[Any, int]]:
 def telling(
     location: Location, *handlers: type[Web] | type[Mail], **more: Any
 ) -> Generator[tuple[Any, ...]]:
-    """Servers of their own, and what evaluates the sensor as the daemon does, with the cursor of
-    the time before. Something was published that is new since then."""
+    """Run a new server for each handler, and publish new rows of "busy".
+
+    The block gets a function, which evaluates the sensor as the daemon does, and the class of each
+    server. The function keeps the cursor between ticks.
+    """
     with ExitStack() as stack:
         servers = [stack.enter_context(serving(each)) for each in handlers]
         urls = [URLS[each].format(port) for each, (_, port) in zip(handlers, servers, strict=True)]
@@ -117,7 +120,7 @@ def telling(
 
 @pytest.mark.slow
 def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a team that hears of a refused data source from its readers, or every minute."""
+    """Prevents: a team gets no message about a refusal, or a message every minute."""
     monkeypatch.setenv("PIPELINE_WEB_URL", "https://dagster.example/")
     with telling(location, Web, Mail) as (tick, web, mail):
         tick()
@@ -145,7 +148,7 @@ def test_each_incident_is_told_once(location: Location, monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_refused_and_failed_in_turns(location: Location):
-    """Prevents: a message each time that a data source is stopped for another reason."""
+    """Prevents: a data source that fails for changing reasons sends message after message."""
     with telling(location, Web) as (tick, web):
         location.model(flights(1))
         for _ in range(2):
@@ -168,8 +171,7 @@ def test_refused_and_failed_in_turns(location: Location):
 
 @pytest.mark.slow
 def test_a_hold_is_reported_once(location: Location):
-    """Prevents: a team that learns from its readers that somebody holds a data source; or hears of
-    its old refusal again after the hold."""
+    """Prevents: a team gets no message about a hold, or hears of an old refusal again after it."""
     journal = journal_of(location.instance, "busy")
     with telling(location, Web) as (tick, web):
         location.model(flights(1))
@@ -191,7 +193,7 @@ def test_a_hold_is_reported_once(location: Location):
 
 @pytest.mark.slow
 def test_who_does_not_answer_is_asked_again(location: Location):
-    """Prevents: a message that is lost, or that all others get twice."""
+    """Prevents: a message is lost if its receiver fails, or all other receivers get it twice."""
     with telling(location, Web, Web) as (tick, good, bad):
         location.model(flights(1))
         location.refresh("busy")
@@ -204,8 +206,7 @@ def test_who_does_not_answer_is_asked_again(location: Location):
 
 @pytest.mark.slow
 def test_a_service_that_raises(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a password with an umlaut in one URL, and all others get each message every
-    minute."""
+    """Prevents: one URL with an invalid password repeats each message to all other receivers."""
     send = Apprise.instantiate
 
     class Raises:
@@ -225,7 +226,7 @@ def test_a_service_that_raises(location: Location, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_audit_of_another_location(new_instance: NewInstance):
-    """Prevents: a team that gets the messages of another team, and none of its own audit."""
+    """Prevents: a team gets the messages of another team's audit, but none of its own audit."""
 
     def run(location: str, status: dg.DagsterRunStatus) -> str:
         tags = {REPOSITORY_TAG: f"__repository__@{location}"}
@@ -255,7 +256,7 @@ def test_the_audit_of_another_location(new_instance: NewInstance):
         run("theirs", dg.DagsterRunStatus.FAILURE)
         (incident,) = _audit_incidents(context)
         assert incident.status is None
-        # As `dagster job execute` has launched it.
+        # `dagster job execute` launches a run without a tag of its location.
         failed = run("", dg.DagsterRunStatus.FAILURE)
         (incident,) = _audit_incidents(context)
         assert incident.run_id == failed
@@ -263,7 +264,7 @@ def test_the_audit_of_another_location(new_instance: NewInstance):
 
 @pytest.mark.slow
 def test_what_the_audit_finds(location: Location):
-    """Prevents: rows that somebody else has changed, which only the list of runs shows."""
+    """Prevents: no message says that an audit has failed."""
     with telling(location, Web) as (tick, web):
         location.sandbox.stop()
         assert not location.audit("busy").success
@@ -279,8 +280,7 @@ def test_what_the_audit_finds(location: Location):
 
 @pytest.mark.slow
 def test_what_failed_and_what_is_late(location: Location):
-    """Prevents: silence about a refresh that failed, or that has not started for days; messages
-    that users do not want, so that they stop reading them."""
+    """Prevents: no message reports a failed or a late refresh, or unwanted messages arrive."""
     with (
         telling(location, Web) as (tick, web),
         telling(location, Web, on=("failed",)) as (only, few),
@@ -300,14 +300,14 @@ def test_what_failed_and_what_is_late(location: Location):
 
 
 def test_a_url_that_is_none():
-    """Prevents: a location that loads, and never tells anybody; or a secret in its error."""
+    """Prevents: a location loads with a wrong URL, or its error shows a secret."""
     with pytest.raises(ValueError, match="number 2 is no URL that Apprise knows") as raised:
         Notify(urls=("json://127.0.0.1", "sesame"))
     assert "sesame" not in str(raised.value)
 
 
 def test_a_model_that_failed_runs_again():
-    """Prevents: a remedy that publishes the last rows once more, and not those of the model."""
+    """Prevents: the remedy for a failed model publishes the old rows again."""
 
     @dg.asset
     def sales_rows() -> None:

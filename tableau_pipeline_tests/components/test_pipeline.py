@@ -1,4 +1,4 @@
-"""The component that brings all that a project needs in addition to its models and data sources."""
+"""The component that brings resources, triggers and jobs to a project."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def shop(context: dg.ComponentLoadContext){annotation}:
 
 
 def loaded(project: Project) -> dg.Definitions:
-    """As Dagster's own definitions.py does."""
+    """Load a project as the definitions.py of create-dagster does, and validate it."""
     definitions = dg.load_from_defs_folder(path_within_project=project.package)
     dg.Definitions.validate_loadable(definitions)
     return definitions
@@ -56,8 +56,7 @@ def shop(project: Project) -> Project:
 
 
 def test_one_declaration_is_enough(shop: Project):
-    """Prevents: a data source that is never refreshed because its project lacks a piece of ours; an
-    audit at another time than declared, or one that no user switched on."""
+    """Prevents: a project lacks a resource, a sensor or a job, or audits at the wrong time."""
     shop.add_pipeline(audit={"cron": "30 5 * * SUN", "timezone": "Europe/Paris"}, keep_days=30)
     definitions = loaded(shop)
     assert set(definitions.resources or {}) == {"spark", "hyper", "tableau", "snapshots"}
@@ -81,7 +80,7 @@ def test_one_declaration_is_enough(shop: Project):
 
 @pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 def test_git_shows_the_declaration(shop: Project):
-    """Prevents: a link in the web UI that leads to this package, not to the file of the owner."""
+    """Prevents: a link in the web UI leads to this package, and not to the owner's YAML file."""
     definitions = load_definitions(shop.package)
     anchor = dg.AnchorBasedFilePathMapping(shop.package, "src/shop")
     linked = dg.link_code_references_to_git(
@@ -99,7 +98,7 @@ def test_git_shows_the_declaration(shop: Project):
 
 
 def test_models_that_its_schedule_cannot_run(shop: Project):
-    """Prevents: a mistake in a trigger that Dagster reports as a job that does not resolve."""
+    """Prevents: Dagster reports a mistake in a trigger as a job that it cannot resolve."""
     file = shop.write("shop/defs.yaml", SHOP.replace('*"}', '*", upstream: true}'))
     shop.add_pipeline()
     with pytest.raises(DeclarationError) as raised:
@@ -115,7 +114,7 @@ def test_models_that_its_schedule_cannot_run(shop: Project):
     [(["hyper", "tableau", "snapshots"], {"hyper", "tableau", "snapshots"}), (False, set())],
 )
 def test_resources_of_the_project(shop: Project, resources: object, expected: set[str]):
-    """Prevents: a project that does not load because it has a resource `spark` of its own."""
+    """Prevents: a project fails to load because it has its own resource `spark`."""
     shop.write("own.py", OWN)
     shop.add_pipeline(resources=resources)
     definitions = dg.load_from_defs_folder(path_within_project=shop.package)
@@ -131,7 +130,7 @@ def test_resources_of_the_project(shop: Project, resources: object, expected: se
     ],
 )
 def test_a_mistake_is_one_line(project: Project, attributes: dict, message: str):
-    """Prevents: a setting that is passed over in silence."""
+    """Prevents: the component ignores a wrong setting without a message."""
     file = project.add_pipeline(**attributes)
     with pytest.raises(DeclarationError) as raised:
         load_definitions(project.package)
@@ -142,7 +141,7 @@ def test_a_mistake_is_one_line(project: Project, attributes: dict, message: str)
 
 @pytest.mark.parametrize("annotation", ["", " -> dg.Component", " -> 'PublishedDatasource'"])
 def test_a_data_source_that_nothing_finds(project: Project, annotation: str):
-    """Prevents: a declared trigger that never fires, since Dagster does not list the component."""
+    """Prevents: a declared trigger never fires because Dagster does not list the component."""
     attributes = yaml.safe_load(SHOP)["attributes"]
     project.write("models.py", MODEL)
     file = project.write("shop.py", IN_PYTHON.format(annotation=annotation, attributes=attributes))
@@ -155,8 +154,7 @@ def test_a_data_source_that_nothing_finds(project: Project, annotation: str):
 
 
 def test_a_data_source_in_python(project: Project):
-    """Prevents: the same, although its function is annotated; or two declarations of one name that
-    replace each other's rows."""
+    """Prevents: a trigger in Python never fires, or two declarations share one name."""
     attributes = yaml.safe_load(SHOP)["attributes"]
     annotated = IN_PYTHON.format(annotation=" -> PublishedDatasource", attributes=attributes)
     project.write("models.py", MODEL)
@@ -170,12 +168,12 @@ def test_a_data_source_in_python(project: Project):
 
 
 def test_the_scaffold(tmp_path: Path):
-    """Prevents: settings of a project that are lost to a scaffold; a project without the pool."""
+    """Prevents: a scaffold overwrites settings of a project, or omits dagster.yaml."""
     request = scaffolding(tmp_path / "src" / "tableau", tmp_path)
     ignored = tmp_path / ".gitignore"
     ignored.write_text("*.pyc\n.env", "utf-8")
     TableauPipelineScaffolder().scaffold(request)
-    # Rows and the runs with their config do not belong into a repository.
+    # Rows and Dagster's runs do not belong in a repository.
     assert ignored.read_text("utf-8") == "*.pyc\n.env\ndagster_home/\ndata/\n"
     text = (tmp_path / "src" / "tableau" / "defs.yaml").read_text("utf-8")
     declared = TableauPipeline.from_attributes_dict(attributes=yaml.safe_load(text)["attributes"])

@@ -34,14 +34,14 @@ Publish = Callable[..., dg.ExecuteInProcessResult]
 
 @pytest.fixture(scope="module")
 def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dg.DagsterInstance]:
-    """Of this module alone: every status shows what files became."""
+    """An instance for this module alone, because a status shows all files of its instance."""
     with dg.DagsterInstance.local_temp(str(tmp_path_factory.mktemp("files"))) as made:
         yield made
 
 
 @pytest.fixture
 def publish(shipped: Shipped, instance: dg.DagsterInstance) -> Publish:
-    """Runs the job as the launchpad does."""
+    """A function that runs the job as the launchpad does."""
 
     def run(**config: Any) -> dg.ExecuteInProcessResult:
         return shipped.definitions.resolve_job_def("publish_file").execute_in_process(
@@ -55,7 +55,7 @@ def publish(shipped: Shipped, instance: dg.DagsterInstance) -> Publish:
 
 @pytest.fixture
 def name() -> str:
-    """Of a data source that is not published yet."""
+    """The name of a data source that is not published yet."""
     return f"Files {uuid4().hex[:8]}"
 
 
@@ -64,15 +64,14 @@ def published(shipped: Shipped, name: str) -> pa.Table:
 
 
 def write(path: Path, *lines: str) -> Path:
-    """A file of these lines."""
+    """Write a file with these lines."""
     path.write_text("\n".join(lines) + "\n", "utf-8")
     return path
 
 
 @pytest.mark.slow
 def test_csv_to_a_data_source(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: a file that takes code to publish; a blank that becomes a zero or a word; rows
-    that the server does not count."""
+    """Prevents: users need code to publish a file, or a blank becomes a zero or a word."""
     (tmp_path / "a.csv").write_text("id,day,note,ratio\n1,2024-02-29,航,0.5\n2,,,\n", "utf-8")
     (tmp_path / "b.csv").write_text("id,day,note,ratio\n3,2024-03-01,x,1\n", "utf-8")
     found = metadata_of(publish(path=str(tmp_path), name=name))
@@ -96,8 +95,7 @@ def test_how_they_are(
     name: str,
     tmp_path: Path,
 ):
-    """Prevents: five failed runs, and "all are fresh"; data sources from files count as unknown
-    ones."""
+    """Prevents: a failed publish counts as fresh, or a file's data source as undeclared."""
     config = {"path": str(write(tmp_path / "a.csv", "id,n", "1,1", "2,2")), "name": name}
     key = PublishFileConfig(**config).declaration().key
 
@@ -132,8 +130,7 @@ def test_how_they_are(
 
 @pytest.mark.slow
 def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: rows that vanish, or turn to NULL, because they could not be read; files of other
-    habits that cannot be read at all."""
+    """Prevents: unreadable rows vanish or turn to NULL, or a file with "|" cannot be read."""
     path = tmp_path / "x.txt"
     path.write_text("id|day\n1|2024-01-01\nzwei|2024-01-02\n3|gestern\n", "utf-8")
     config = {"path": str(path), "name": name, "columns": "id bigint, day date"}
@@ -155,7 +152,7 @@ def test_bad_rows(publish: Publish, shipped: Shipped, name: str, tmp_path: Path)
 
 @pytest.mark.slow
 def test_parquet_in_awkward_places(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: a path that Spark takes for a pattern."""
+    """Prevents: a publish fails because it reads the path of a file as a pattern."""
     folder = tmp_path / "a [b] {c}"
     folder.mkdir()
     pq.write_table(pa.table({"a": [1]}), folder / "x y.parquet")
@@ -177,14 +174,14 @@ def test_parquet_in_awkward_places(publish: Publish, shipped: Shipped, name: str
 def test_what_is_no_set_of_files(
     publish: Publish, name: str, tmp_path: Path, files: dict[str, str], path: str, said: str
 ):
-    """Prevents: an error of Spark's where one of ours says what to do."""
+    """Prevents: users see an error of Spark, which does not say what to do."""
     for file, text in files.items():
         write(tmp_path / file, text)
     assert re.search(said, failure(publish(path=str(tmp_path / path), name=name)), re.DOTALL)
 
 
 def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_path: Path):
-    """Prevents: a declared data source that a file overwrites by its name."""
+    """Prevents: a file overwrites a declared data source that has the same name."""
     path = write(tmp_path / "x.csv", "a", "1")
     with session(story.sandbox) as site:
         before = next(iter(site.tsc.datasources.filter(name="NYC Flights"))).updated_at
@@ -196,7 +193,7 @@ def test_the_data_source_of_somebody_else(publish: Publish, story: Story, tmp_pa
 
 
 def test_the_launchpad_shows_what_to_fill_in():
-    """Prevents: an empty launchpad, or one whose resources hide the two keys that a run needs."""
+    """Prevents: the launchpad is empty, or hides the two keys that a run needs."""
     shown = {"ops": {"publish_files": {"config": {"name": "", "path": ""}}}}
     assert publish_file.run_config == shown
 
@@ -205,7 +202,7 @@ def test_the_launchpad_shows_what_to_fill_in():
 def test_secrets_as_the_launchpad_sends_them(
     shipped: Shipped, instance: dg.DagsterInstance, name: str, tmp_path: Path
 ):
-    """Prevents: a run from the launchpad that signs in by the asterisks that stand for a token."""
+    """Prevents: a run from the launchpad signs in with the asterisks that hide the token."""
     path = write(tmp_path / "x.csv", "a", "1")
     shown = {
         "server_url": {"env": "TABLEAU_SERVER_URL"},
@@ -224,7 +221,7 @@ def test_secrets_as_the_launchpad_sends_them(
 
 @pytest.mark.slow
 def test_files_are_added_one_by_one(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: a file that is added twice, or that drops the rows of those before it."""
+    """Prevents: a file is added twice, or drops the rows of earlier files."""
     may, june = tmp_path / "may.csv", tmp_path / "june.csv"
     metadata_of(publish(path=str(write(may, "id,v", "1,a", "2,b")), name=name))
     config = {"name": name, "mode": "append"}
@@ -239,7 +236,7 @@ def test_files_are_added_one_by_one(publish: Publish, shipped: Shipped, name: st
 
 @pytest.mark.slow
 def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, tmp_path: Path):
-    """Prevents: all files that are sent again for a new one, though a column tells them apart."""
+    """Prevents: one new file makes a refresh send all earlier files again."""
     config = {"name": name, "mode": "append", "file_column": "file"}
     rows = [f"{number},v{number}" for number in range(5000)]
     metadata_of(publish(path=str(write(tmp_path / "a+b c%20.csv", "id,v", *rows)), **config))
@@ -258,20 +255,20 @@ def test_only_new_files_are_sent(publish: Publish, shipped: Shipped, name: str, 
     ],
 )
 def test_settings_that_do_not_fit(config: dict[str, str], message: str):
-    """Prevents: a setting that is passed over in silence."""
+    """Prevents: the job ignores a wrong setting without a message."""
     with pytest.raises(ValueError, match=message):
         PublishFileConfig(**{"path": "x.csv", "name": "x", **config})
 
 
 def test_a_file_column_that_the_files_have(publish: Publish, name: str, tmp_path: Path):
-    """Prevents: a column of the files that the names of the files replace."""
+    """Prevents: the names of the files replace a column that the files already have."""
     path = write(tmp_path / "a.csv", "id,Source", "1,web")
     message = failure(publish(path=str(path), name=name, mode="append", file_column="source"))
     assert "the files already have such a column" in message
 
 
 def test_names_that_differ_a_little_are_different():
-    """Prevents: rows of one data source that are added to another, in another project even."""
+    """Prevents: rows go to a data source with a similar name, even in another project."""
     places = [("EU", "Sales"), ("US", "Sales"), ("EU", "sales"), ("EU", "売上"), ("EU", "在庫")]
     configs = [PublishFileConfig(path="x", project=p, name=n) for p, n in places]
     assert len({config.declaration().key for config in configs}) == len(places)
@@ -281,7 +278,7 @@ def test_names_that_differ_a_little_are_different():
 def test_what_is_only_built_is_not_kept(
     publish: Publish, shipped: Shipped, name: str, tmp_path: Path
 ):
-    """Prevents: a trial whose rows go out with the next file, or stay in the store for ever."""
+    """Prevents: the next file publishes the rows of a trial, or these rows stay stored."""
     config = {"name": name, "mode": "append"}
     metadata_of(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
     trial = write(tmp_path / "b.csv", "id,v", "2,b")
@@ -298,7 +295,7 @@ def test_what_is_only_built_is_not_kept(
 def test_what_is_built_stays_and_the_rest_is_local(
     publish: Publish, shipped: Shipped, name: str, tmp_path: Path
 ):
-    """Prevents: a file to look at that is gone, or killed runs that fill a volume of all hosts."""
+    """Prevents: a built file disappears, or killed runs fill the volume that hosts share."""
     assert publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), name=name).success
     extracts = shipped.data_dir / "extracts"
     before = {*extracts.rglob("*.hyper")}
@@ -320,7 +317,7 @@ def test_nothing_is_added_to_what_no_record_shows(
     tmp_path: Path,
     lost: str,
 ):
-    """Prevents: rows that a guard has refused, or the new file alone, in place of all rows."""
+    """Prevents: after a loss of records, an append publishes refused rows or one file alone."""
     config = {"name": name, "mode": "append"}
     may, june = tmp_path / "may.csv", tmp_path / "june.csv"
     rows = [f"{number},v" for number in range(10)]
@@ -348,11 +345,11 @@ def test_nothing_is_added_to_what_no_record_shows(
 def test_what_was_refused_at_first_is_not_published_with_the_next_file(
     publish: Publish, shipped: Shipped, name: str, tmp_path: Path
 ):
-    """Prevents: rows of a first publish that was refused, and go out with the next file."""
+    """Prevents: the next file publishes rows of a refused first publish."""
     config = {"name": name, "mode": "append"}
     refused = write(tmp_path / "a.csv", "id,v", "1,a")
     message = failure(publish(path=str(write(refused, "id,v")), **config))
-    # The job has no guard to change.
+    # The message omits the guard's setting, because this job has no such setting.
     assert message.splitlines()[0].endswith("run again with accept: [shrink]")
     metadata_of(publish(path=str(write(tmp_path / "b.csv", "id,v", "2,b")), **config))
     assert published(shipped, name)["v"].to_pylist() == ["b"]
@@ -360,7 +357,7 @@ def test_what_was_refused_at_first_is_not_published_with_the_next_file(
 
 @pytest.mark.slow
 def test_corpus(tmp_path: Path, publish: Publish, shipped: Shipped):
-    """Prevents: a crash, or data that is not the file's, for a file of another writer."""
+    """Prevents: a file of another writer crashes the job, or its data change."""
     write_corpus(tmp_path)
     wrong, refused = [], []
     for path in sorted(tmp_path.glob("*.parquet")):
@@ -383,7 +380,7 @@ def _differences(name: str, path: Path, found: pa.Table) -> Iterator[str]:
     try:
         before, after = rows(expected), rows(found)
     except pa.ArrowException as error:
-        # One file must not hide the others.
+        # An error in one file must not hide the differences of other files.
         yield f"{name}: {error}"
         return
     if before != after:
@@ -391,7 +388,7 @@ def _differences(name: str, path: Path, found: pa.Table) -> Iterator[str]:
 
 
 def rows(table: pa.Table) -> list[tuple[str, ...]]:
-    """By their representation: NaN is not equal to itself. Instants are in UTC, bare."""
+    """The sorted rows as text. As text, NaN equals NaN; instants are in UTC, without a zone."""
     return sorted(zip(*map(_as_text, table.columns), strict=True))
 
 

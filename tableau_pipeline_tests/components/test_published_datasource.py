@@ -1,4 +1,4 @@
-"""The step as Dagster runs it, partly on the snapshots and the sandbox that the demo left."""
+"""The step as Dagster runs it; some tests use the snapshots and the sandbox of the demo."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -38,7 +38,7 @@ from tableau_pipeline_tests.refresh.support.partitioned import day
 
 
 def test_two_assets_of_one_step():
-    """Prevents: a plan and the payload built for it in two steps, between which either is stale."""
+    """Prevents: a plan and its payload come from two steps, so that one may be out of date."""
     datasource = declared()
     assets = refresh_assets(datasource, datasource.trigger)
     assert not assets.can_subset
@@ -62,7 +62,7 @@ class Renamed(PublishedDatasource):
 
 
 def test_a_subclass_says_more_of_its_assets():
-    """Prevents: owners and tags that no project can give, or a key that no refresh finds again."""
+    """Prevents: a project cannot add owners and tags, or gives an asset a key that is lost."""
     context = dg.ComponentTree.for_test().load_context
     made = Ours.from_attributes_dict(attributes=STAR).build_defs(context)
     (assets,) = (each for each in made.assets or () if isinstance(each, dg.AssetsDefinition))
@@ -75,7 +75,7 @@ def test_a_subclass_says_more_of_its_assets():
 
 
 def test_bare_on_is_a_key():
-    """Prevents: YAML 1.1, which reads a bare `on` as true, making relationships unwritable."""
+    """Prevents: relationships are refused because YAML 1.1 reads a bare `on` as true."""
     text = yaml.safe_dump(STAR).replace("'on':", "on:").replace('"on":', "on:")
     attributes = yaml.safe_load(text)
     assert True in attributes["relationships"][0]
@@ -84,7 +84,7 @@ def test_bare_on_is_a_key():
 
 
 def test_models_of_other_locations_need_no_stub():
-    """Prevents: a data source over another location's models that does not load."""
+    """Prevents: a data source fails to load because its models are in another location."""
     datasource = declared()
     definitions = dg.Definitions(
         assets=[refresh_assets(datasource, None)],
@@ -116,7 +116,7 @@ def metadata(result: dg.ExecuteInProcessResult) -> dict[dg.AssetKey, dict[str, A
 
 
 def test_no_change_materializes_the_datasource_alone(story: Story):
-    """Prevents: an extract that seems new although none was built."""
+    """Prevents: an extract seems new although the run has built no file."""
     found = metadata(refresh(story))
     assert found.keys() == {PUBLISHED}
     assert found[PUBLISHED]["decision"] == "no change"
@@ -124,8 +124,7 @@ def test_no_change_materializes_the_datasource_alone(story: Story):
 
 
 def test_columns_and_where_they_come_from(story: Story):
-    """Prevents: no page shows which model's column is behind a field of a dashboard, or what it
-    means."""
+    """Prevents: users cannot see the column of a model behind a field, or what it means."""
     found = metadata(refresh(story))[PUBLISHED]
     columns = {column.name: column for column in found["dagster/column_schema"].columns}
     assert all(column.description for column in columns.values())
@@ -139,12 +138,12 @@ def test_columns_and_where_they_come_from(story: Story):
 
 
 def test_full_publishes_the_whole(story: Story):
-    """Prevents: `full: true` that sends less than everything, or a link to a file that is gone."""
+    """Prevents: `full: true` sends only a part, or an event links to a deleted file."""
     found = metadata(refresh(story, full=True))
     assert found.keys() == {PUBLISHED, EXTRACT}
     assert found[PUBLISHED]["reason"] == "full publish: asked for (full: true)"
     assert found[EXTRACT]["dagster/row_count"] == found[PUBLISHED]["dagster/row_count"] == 336_762
-    # A path to a file that is gone with the run would not help.
+    # The file disappears with the run, so a path to the file would not help.
     assert "dagster/uri" not in found[EXTRACT]
     checkpoint = journal_of(story.instance, "nyc_flights").history().checkpoint
     assert checkpoint
@@ -152,7 +151,7 @@ def test_full_publishes_the_whole(story: Story):
 
 
 def test_equal_contents_have_equal_data_versions(story: Story):
-    """Prevents: everything downstream of a data source seeming stale after every refresh."""
+    """Prevents: everything downstream of a data source looks stale after every refresh."""
     versions = set()
     for config in ({}, {"full": True}):
         (event,) = (
@@ -166,8 +165,7 @@ def test_equal_contents_have_equal_data_versions(story: Story):
 
 @pytest.mark.parametrize("build_only", [False, True])
 def test_dry_run_reports_and_materializes_nothing(story: Story, *, build_only: bool):
-    """Prevents: a dry run that publishes, that counts as a refresh, or that the list of runs
-    shows as one; one that makes an asset because it was asked for the file as well."""
+    """Prevents: a dry run publishes, materializes an asset, or counts as a refresh."""
     result = refresh(story, dry_run=True, full=True, build_only=build_only)
     assert result.success
     run = story.instance.get_run_by_id(result.run_id)
@@ -180,7 +178,7 @@ def test_dry_run_reports_and_materializes_nothing(story: Story, *, build_only: b
 
 
 def test_publish_false_builds_the_file_alone(story: Story):
-    """Prevents: a file that somebody only wanted to look at ending up on the server."""
+    """Prevents: a file that a user only wants to look at reaches the server."""
     found = metadata(refresh(story, build_only=True))
     assert found.keys() == {EXTRACT}
     assert found[EXTRACT]["dagster/row_count"] == 336_762
@@ -190,7 +188,7 @@ def test_publish_false_builds_the_file_alone(story: Story):
 def test_without_a_server_the_step_says_what_to_start(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a stack of urllib3 for who forgot `make dev`."""
+    """Prevents: a user who forgot `make dev` sees a traceback of urllib3."""
     monkeypatch.setenv("TABLEAU_SERVER_URL", "http://127.0.0.1:9")
     message = failure(refresh(story))
     assert "http://127.0.0.1:9" in message
@@ -199,9 +197,9 @@ def test_without_a_server_the_step_says_what_to_start(
 
 @pytest.mark.parametrize("unset", ["SERVER_URL", "TOKEN_VALUE", "TOKEN_NAME"])
 def test_missing_settings_are_named(story: Story, monkeypatch: pytest.MonkeyPatch, unset: str):
-    """Prevents: a guess at which variable is missing; or a location that does not load for it."""
+    """Prevents: users must guess the missing variable, or the location fails to load."""
     monkeypatch.delenv(f"TABLEAU_{unset}")
-    # The environment is read when a location is loaded.
+    # A location reads the environment when it loads.
     from tableau_pipeline.definitions import defs
 
     message = failure(refresh(replace(story, definitions=defs())))
@@ -210,7 +208,7 @@ def test_missing_settings_are_named(story: Story, monkeypatch: pytest.MonkeyPatc
 
 
 def test_unknown_acceptance_is_refused(story: Story):
-    """Prevents: `accept: [shrnk]` that accepts nothing, in silence."""
+    """Prevents: `accept: [shrnk]` accepts nothing, and no message says so."""
     result = refresh(story, accept=["shrnk"])
     (event,) = result.get_step_failure_events()
     known = ", ".join(Accept)
@@ -228,7 +226,7 @@ def test_unknown_acceptance_is_refused(story: Story):
     ids=lambda option: min(option),
 )
 def test_a_rollback_that_contradicts_itself(location: Location, option: dict[str, Any]):
-    """Prevents: a run that is to send nothing, or no rows, and takes back what readers see."""
+    """Prevents: a rollback publishes old rows although another option of the run excludes it."""
     location.publish("busy")
     location.model(flights(9))
     assert location.refresh("busy").success
@@ -258,7 +256,7 @@ def days(first: date, number: int) -> list[date]:
 
 
 def write(location: Location, start: date, *, length: int, value: int = 0) -> None:
-    """Store a day or a week of the model, and leave what else is stored."""
+    """Store one partition, a day or a week, and keep all other partitions."""
     snapshot(
         location.root,
         rows(days(start, length), value=value),
@@ -271,7 +269,7 @@ def write(location: Location, start: date, *, length: int, value: int = 0) -> No
 @pytest.mark.slow
 @POLICIES
 def test_days_that_become_weeks(location: Location, policy: Any):
-    """Prevents: the rows of the days stay published together with those of the weeks, for ever."""
+    """Prevents: after days became weeks, the rows of the days stay published for ever."""
     declared = {"tables": (Table("flights", MODEL, policy=policy, guard=Guard(max_shrink=1)),)}
     location.partitions[MODEL] = dg.DailyPartitionsDefinition(str(FIRST))
     for each in days(FIRST, 14):
@@ -293,7 +291,7 @@ def test_days_that_become_weeks(location: Location, policy: Any):
 @example(keys=["a/b", "a.b"])
 @example(keys=["sales_" * 20 + "north", "sales_" * 20 + "south"])
 def test_each_data_source_has_a_run_tag_of_its_own(keys: list[str]):
-    """Prevents: what a run came to for one data source passes for the state of another one."""
+    """Prevents: a run shows the result of one data source as the state of another one."""
     tags = [run_tag(key) for key in keys]
     assert len({*tags}) == len(keys)
     assert all(len(tag) <= 63 + len("tableau/") for tag in tags)

@@ -1,4 +1,4 @@
-"""What only the command `publish` has published: in notifications, in the audit and in Dagster."""
+"""Files that the command `publish` has published: in notifications, audits and Dagster."""
 
 import logging
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def publish(location: Location, path: str, monkeypatch: pytest.MonkeyPatch) -> Publish:
-    """Publishes a file of so many rows as the command does; whether that went well."""
+    """A function that publishes rows as the command does, and returns whether it succeeded."""
     monkeypatch.setenv("TABLEAU_SERVER_URL", location.sandbox.url)
     monkeypatch.setenv("TABLEAU_TOKEN_NAME", location.sandbox.token_name)
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", location.sandbox.token_secret)
@@ -61,7 +61,7 @@ def key_of(name: str = "Sales") -> str:
 
 
 def run_job(location: Location, path: str, **config: Any) -> dg.ExecuteInProcessResult:
-    """Publish the file by the job, as Ann does by the launchpad."""
+    """Publish the file by the job, as the user Ann does in the launchpad."""
     definitions = dg.Definitions(jobs=[publish_file], resources=location.resources())
     return definitions.resolve_job_def("publish_file").execute_in_process(
         instance=location.instance,
@@ -74,7 +74,7 @@ def run_job(location: Location, path: str, **config: Any) -> dg.ExecuteInProcess
 
 
 def materializations(location: Location, name: str = "Sales") -> list[dg.EventLogEntry]:
-    """What Dagster shows of a data source, the oldest first."""
+    """The materializations of a data source, the oldest first."""
     found = location.instance.fetch_materializations(
         dg.AssetKey(key_of(name).split("/")), limit=100
     )
@@ -82,17 +82,16 @@ def materializations(location: Location, name: str = "Sales") -> list[dg.EventLo
 
 
 def tick(location: Location) -> str:
-    """Evaluate the sensor as the daemon does; what the tick says."""
+    """Evaluate the sensor as the daemon does, and return the message of the tick."""
     with dg.build_sensor_context(location.instance) as context:
         return str(publishes_sensor().evaluate_tick(context).skip_message)
 
 
 @pytest.mark.slow
 def test_a_refused_publish_is_reported_once(location: Location, publish: Publish):
-    """Prevents: a file that a job of cron publishes, and that stands still without a message; or a
-    message every minute, or none when it is refused again after it had recovered."""
+    """Prevents: no message reports a refused publish, or a message repeats every minute."""
     with telling(location, Web) as (tell, web):
-        # It has no readers yet, and the command has shown the refusal to its user.
+        # The data source has no readers yet, and its publisher has seen the refusal.
         assert not publish(0)
         tell()
         assert publish(4)
@@ -117,11 +116,10 @@ def test_a_refused_publish_is_reported_once(location: Location, publish: Publish
 
 @pytest.mark.slow
 def test_who_published_last_counts(location: Location, publish: Publish, path: str):
-    """Prevents: a run that failed last week, and hides that the command has published since; or a
-    refused command that a run of last week hides."""
+    """Prevents: a run of last week hides a newer publish or refusal of the command."""
 
     def state() -> tuple[Status, str | None]:
-        """Its status, and the run that has failed."""
+        """The status of the data source, and the ID of the run that failed."""
         (status,) = statuses_of_files(location.instance).values()
         _, incident = incidents(location.instance, ())
         assert (incident.status or Status.FRESH) == status.state
@@ -142,7 +140,7 @@ def test_who_published_last_counts(location: Location, publish: Publish, path: s
     assert state() == fresh
     assert not publish(0)
     assert state() == refused
-    # Its process has ended before it could leave a record.
+    # The process of this run ended before it could write a record.
     config = {"ops": {"publish_files": {"config": {"path": path, "name": "Sales"}}}}
     run = create_run_for_test(
         location.instance, status=dg.DagsterRunStatus.FAILURE, run_config=config, tags=FILES_TAG
@@ -155,7 +153,7 @@ def test_who_published_last_counts(location: Location, publish: Publish, path: s
     assert state() == (Status.HELD, None)
     end_hold(journal.place, journal.key)
     assert state() == fresh
-    # A hold does not settle what was refused before it.
+    # A hold does not settle an earlier refusal.
     assert not publish(0)
     put_hold(journal.place, journal.key, Hold(by="eve"))
     assert not publish(1)
@@ -167,7 +165,7 @@ def test_who_published_last_counts(location: Location, publish: Publish, path: s
 
 
 def test_who_has_rolled_it_back(location: Location, path: str):
-    """Prevents: a data source that is held by nobody whom one could ask."""
+    """Prevents: users do not know who has rolled a data source back."""
     for content in ("id\n1\n", "id\n1\n2\n"):
         Path(path).write_text(content, "utf-8")
         assert run_job(location, path).success
@@ -182,8 +180,7 @@ def test_who_has_rolled_it_back(location: Location, path: str):
 def test_a_look_costs_the_same_however_much_is_declared(
     location: Location, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a sensor that lists the records of all data sources of an object store each minute,
-    to find the few that are of files."""
+    """Prevents: each minute, a sensor lists the records of all data sources in the store."""
     location.publish("busy")
     assert publish(4)
     listed, read = list[str](), list[str]()
@@ -206,8 +203,7 @@ def test_a_look_costs_the_same_however_much_is_declared(
 
 @pytest.mark.slow
 def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish, path: str):
-    """Prevents: a data source of which the web UI knows nothing, although it is published each
-    morning; events without a publish."""
+    """Prevents: the web UI does not show a publish, or shows events without a publish."""
     assert "Nothing new" in tick(location)
     assert publish(4)
     assert tick(location) == "Shown: Sales"
@@ -238,7 +234,7 @@ def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish
         Status.FRESH,
         past_refresh(materializations(location)[-1]),
     )
-    # A run reports by itself.
+    # A run reports its own materialization, so the sensor has nothing to add.
     assert run_job(location, path).success
     assert "Nothing new" in tick(location)
     assert len(materializations(location)) == 4
@@ -246,7 +242,7 @@ def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish
 
 @pytest.mark.slow
 def test_the_audit_compares_it(location: Location, publish: Publish):
-    """Prevents: rows that another user has changed, where only the command has published."""
+    """Prevents: the audit skips a data source that only the command has published."""
     assert publish(4)
     result = location.audit()
     assert result.success
@@ -255,8 +251,7 @@ def test_the_audit_compares_it(location: Location, publish: Publish):
 
 @pytest.mark.slow
 def test_a_damaged_record_is_reported(location: Location, publish: Publish):
-    """Prevents: one file that is damaged, and stops the messages about all data sources; or a file
-    that is damaged again, without a message."""
+    """Prevents: one damaged record stops all messages, or a second damage goes unreported."""
     assert publish(4)
     *_, newest = record_files(location.instance, key_of())
     intact = newest.read_text("utf-8")
@@ -269,7 +264,7 @@ def test_a_damaged_record_is_reported(location: Location, publish: Publish):
         (message,) = web.got
         assert f"{newest.name} cannot be read" in message["message"]
         assert '"Busy" was refused' in message["message"]
-        # The same damage after a backup was restored is another incident.
+        # The same damage after a restored backup is another incident.
         newest.write_text(intact, "utf-8")
         tell()
         newest.write_text("{", "utf-8")
@@ -279,8 +274,7 @@ def test_a_damaged_record_is_reported(location: Location, publish: Publish):
 
 @pytest.mark.slow
 def test_a_damaged_record_hides_no_other(location: Location, publish: Publish):
-    """Prevents: one file that is damaged, and nobody sees what else was published from files, or
-    whether it is as published."""
+    """Prevents: one damaged record hides the states of all other published files."""
     assert publish(4)
     assert publish(4, name="Costs")
     *_, newest = record_files(location.instance, key_of())
@@ -300,7 +294,7 @@ def test_a_damaged_record_hides_no_other(location: Location, publish: Publish):
 
 @pytest.mark.slow
 def test_a_damaged_record_stops_no_lineage(location: Location, publish: Publish, tmp_path: Path):
-    """Prevents: one file that is damaged, and keeps the refreshes of all from a catalogue."""
+    """Prevents: one damaged record keeps the refreshes of all data sources from a catalogue."""
     assert publish(4)
     *_, newest = record_files(location.instance, key_of())
     newest.write_text("{", "utf-8")
@@ -317,7 +311,7 @@ def test_a_damaged_record_stops_no_lineage(location: Location, publish: Publish,
 
 
 def test_records_that_are_gone(location: Location, publish: Publish):
-    """Prevents: an empty folder that stops all notifications."""
+    """Prevents: an empty folder of records stops all notifications."""
     assert publish(4)
     forget(location.instance, key_of())
     (of_journals,) = incidents(location.instance, ())

@@ -1,4 +1,4 @@
-"""Warnings at data sources whose rows may be old."""
+"""Data quality warnings on data sources whose rows may be old."""
 
 import re
 from collections.abc import Callable, Generator
@@ -25,7 +25,10 @@ SAID = {"quality_warning": True, "freshness": {"within": "24h"}}
 def watching(
     location: Location, *keys: str
 ) -> Generator[tuple[TableauSite, Callable[..., bool | None]]]:
-    """What evaluates the sensor as the daemon does, and carries out the job that it requests."""
+    """Watch data sources; the block gets a session and a function `tick`.
+
+    `tick` evaluates the sensor as the daemon does, and runs the job that the sensor requests.
+    """
     declared = [location.declaration(key, SAID) for key in keys]
     watched = [each for each in declared if isinstance(each, PublishedDatasource)]
     resources = dg.Definitions(resources=location.resources())
@@ -35,7 +38,10 @@ def watching(
     cursor = None
 
     def tick(meanwhile: Callable[[], object] = lambda: None) -> bool | None:
-        """Whether the job succeeded; None if it was not requested. It begins a little later."""
+        """Return whether the job succeeded, or None if the sensor requested no job.
+
+        `tick` calls `meanwhile` between the request and the job.
+        """
         nonlocal cursor
         with dg.build_sensor_context(location.instance, cursor=cursor) as context:
             result = sensor.evaluate_tick(context)
@@ -44,7 +50,7 @@ def watching(
             return None
         meanwhile()
         config = result.run_requests[0].run_config
-        # As if the sensor had still known one that is declared no more.
+        # Name a data source that is no longer declared, as an outdated sensor may do.
         config["ops"]["set_quality_warnings"]["config"]["texts"]["removed"] = ""
         done = job.execute_in_process(config, location.instance, raise_on_error=False)
         return done.success
@@ -60,10 +66,10 @@ def on_server(location: Location, site: TableauSite, key: str) -> list[str]:
 
 @pytest.mark.slow
 def test_warnings_while_rows_may_be_old(location: Location):
-    """Prevents: analysts trust old rows, are warned for ever, or lose the warnings of others."""
+    """Prevents: analysts trust old rows, see a warning for ever, or lose other users' warnings."""
     location.publish("old", declared=SAID)
     with watching(location, "old") as (site, tick):
-        # One may stand there from before.
+        # The first tick requests the job, because the server may have an earlier warning.
         assert (tick(), tick()) == (True, None)
         item = site.tsc.datasources.get_by_id(str(location.checkpoint("old").luid))
         site.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
@@ -96,7 +102,7 @@ def test_warnings_while_rows_may_be_old(location: Location):
 
 @pytest.mark.slow
 def test_a_refresh_that_begins_before_the_job(location: Location):
-    """Prevents: no warning of a refusal, since the sensor took a started job for a finished one."""
+    """Prevents: a refusal leads to no warning because a refresh began before the job."""
     location.publish("removed")
     location.publish("old", declared=SAID)
     with watching(location, "old") as (site, tick):
@@ -119,19 +125,19 @@ def test_a_refresh_that_begins_before_the_job(location: Location):
 
 @pytest.mark.slow
 def test_sites_without_such_warnings(location: Location, capfd: pytest.CaptureFixture[str]):
-    """Prevents: a job that fails again and again where no try can help."""
+    """Prevents: on a site without data quality warnings, the job fails again and again."""
     location.publish("alone", declared=SAID)
     location.grow_old("alone")
     with watching(location, "alone") as (_, tick), location.sandbox.quirks(data_management=False):
         assert (tick(), tick()) == (True, None)
     text = "quality_warning of alone has no effect"
-    # Dagster hands on what a step writes by a process of its own.
+    # Another process of Dagster passes on the output of a step, so the text may come later.
     until(lambda: text in capfd.readouterr().err, seconds=30, what="no log of the warning")
 
 
 @pytest.mark.slow
 def test_one_that_cannot_be_warned_of(location: Location, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: after a data source that is gone, or an outage, the others get no warnings."""
+    """Prevents: a deleted data source or an outage stops all other warnings."""
     location.model()
     for key in ("gone", "stale"):
         assert location.refresh(key, declared=SAID).success

@@ -1,4 +1,4 @@
-"""Rows that a blocking check of their model has rejected, and refreshes that would publish them."""
+"""Refreshes that would publish rows which a blocking check of their model has rejected."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ DAYS = dg.StaticPartitionsDefinition(["monday", "tuesday"])
 
 
 class Outcome:
-    """What the check finds next."""
+    """The next result of the check."""
 
     passed = False
     severity = dg.AssetCheckSeverity.ERROR
@@ -49,7 +49,7 @@ def orders_of(partitions: dg.PartitionsDefinition | None = None) -> dg.AssetsDef
 
 
 class Models:
-    """A location with the model `orders`."""
+    """A code location with the model `orders`."""
 
     def __init__(self, instance: dg.DagsterInstance, *assets: Any, checks: Sequence[Any]) -> None:
         self.instance = instance
@@ -59,7 +59,7 @@ class Models:
         self.graph = self.definitions.resolve_asset_graph()
 
     def run(self, selected: Any = None, *, partition: str | None = None) -> None:
-        """Run all of it, or what is selected."""
+        """Run all assets and checks, or a selection of them."""
         job = dg.define_asset_job("run", selected or dg.AssetSelection.all())
         definitions = dg.Definitions.merge(self.definitions, dg.Definitions(jobs=[job]))
         definitions.resolve_job_def("run").execute_in_process(
@@ -80,8 +80,7 @@ REJECTED = {"orders": ["plausible"]}
 def test_the_newest_result_on_the_newest_rows_counts(
     instance: dg.DagsterInstance, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: rejected rows that count as good; good ones that stay rejected for ever; a model
-    that was run without its checks, or whose check broke off, and that no refresh publishes."""
+    """Prevents: rejected rows are published, or good or unchecked rows stay unpublished."""
     orders = orders_of()
     models = Models(instance, orders, checks=[check_of(orders, outcome)])
     assert models.rejected == {}
@@ -98,7 +97,7 @@ def test_the_newest_result_on_the_newest_rows_counts(
     outcome.severity = dg.AssetCheckSeverity.WARN
     models.run()
     assert models.rejected == {}
-    # The check breaks off.
+    # The check raises an error.
     monkeypatch.delattr(Outcome, "passed")
     del outcome.passed
     models.run()
@@ -114,7 +113,7 @@ def test_a_check_that_blocks_nothing(instance: dg.DagsterInstance, outcome: Outc
 
 
 def test_each_partition_counts(instance: dg.DagsterInstance, outcome: Outcome):
-    """Prevents: a rejected day that is published because the next day was good."""
+    """Prevents: a rejected day is published because the check passed on the next day."""
     orders = orders_of(DAYS)
     models = Models(instance, orders, checks=[check_of(orders, outcome)])
     models.run(partition="monday")
@@ -126,7 +125,7 @@ def test_each_partition_counts(instance: dg.DagsterInstance, outcome: Outcome):
 
 
 def test_a_check_in_the_step_of_its_model(instance: dg.DagsterInstance, outcome: Outcome):
-    """Prevents: the result of such a check is taken for one on the rows before."""
+    """Prevents: the result of a check in its model's step counts for the earlier rows."""
 
     @dg.asset(check_specs=[dg.AssetCheckSpec("plausible", asset="orders", blocking=True)])
     def orders() -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
@@ -141,7 +140,7 @@ def test_a_check_in_the_step_of_its_model(instance: dg.DagsterInstance, outcome:
 
 
 def test_a_model_of_another_location(instance: dg.DagsterInstance, outcome: Outcome):
-    """Prevents: a model that another location checks is published whatever was found there."""
+    """Prevents: rows are published that a check in another location has rejected."""
     orders = orders_of()
     there = Models(instance, orders, checks=[check_of(orders, outcome)])
     here = Models(instance, dg.AssetSpec("orders"), checks=[])
@@ -153,7 +152,7 @@ def test_a_model_of_another_location(instance: dg.DagsterInstance, outcome: Outc
 
 
 def test_a_table_of_a_lake(instance: dg.DagsterInstance, outcome: Outcome):
-    """Prevents: the check of a table that Dagster does not make is not asked."""
+    """Prevents: a refresh ignores the check of a table that Dagster does not make."""
     checks = [check_of(dg.AssetKey("orders"), outcome)]
     models = Models(instance, dg.AssetSpec("orders"), checks=checks)
     models.run(CHECK_ALONE)
@@ -164,7 +163,7 @@ def test_a_table_of_a_lake(instance: dg.DagsterInstance, outcome: Outcome):
 
 @pytest.mark.slow
 def test_no_trigger_publishes_rejected_rows(location: Location, outcome: Outcome):
-    """Prevents: the next refresh by hand or cron publishes what a blocking check has rejected."""
+    """Prevents: a refresh by hand or by cron publishes rows that a check has rejected."""
     model = dg.AssetKey.from_user_string(MODEL)
     location.checks = [check_of(model, outcome)]
     location.model()
@@ -172,6 +171,6 @@ def test_no_trigger_publishes_rejected_rows(location: Location, outcome: Outcome
     location.instance.report_runless_asset_event(found)
     refused = failure(location.refresh("checked"))
     assert f'the blocking check "plausible" of the model "{MODEL}" rejected' in refused
-    # What goes into the launchpad.
+    # The last line is the config for the launchpad.
     assert "accept: [checks]" in refused.splitlines()[-1]
     assert location.refresh("checked", accept=["checks"]).success

@@ -1,4 +1,4 @@
-"""Stores for the records of journals: on a disk, and of each cloud."""
+"""Stores for journals: on a disk, and in an object store of each cloud."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ SERVERS: dict[str, type[ObjectServer]] = {"S3": S3Server, "GCS": GcsServer, "Azu
 
 @pytest.fixture(scope="module")
 def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Returns the URL of a bucket, whose server runs until the tests are over."""
+    """A function that returns the URL of a bucket; its server runs until the tests end."""
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
 
@@ -46,7 +46,7 @@ def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
     ]
 )
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """An empty one."""
+    """An empty store."""
     root = tmp_path / "journal"
     if request.param == "on a disk":
         return LocalStorage(root)

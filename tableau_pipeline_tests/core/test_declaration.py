@@ -34,7 +34,7 @@ STAR = Declaration(
 
 @given(tables=st.permutations(STAR.tables), edges=st.permutations(STAR.relationships))
 def test_digest_is_stable_under_reordering(tables: list[Table], edges: list[Relationship]):
-    """Prevents: tidying up a YAML file costs a full refresh that drops metadata."""
+    """Prevents: sorting a YAML file differently causes a full refresh that drops metadata."""
     edges = [replace(edge, on=edge.on[::-1]) for edge in edges]
     moved = replace(STAR, tables=tuple(tables), relationships=tuple(edges))
     assert moved.digest() == STAR.digest()
@@ -55,12 +55,12 @@ def test_digest_is_stable_under_reordering(tables: list[Table], edges: list[Rela
     ids=lambda changes: next(iter(changes)),
 )
 def test_digest_ignores_what_the_file_does_not_show(changes: dict):
-    """Prevents: moving a model, or a new guard, overwrites the metadata of analysts."""
+    """Prevents: a moved model or a new guard overwrites the metadata of analysts."""
     assert replace(STAR, **changes).digest() == STAR.digest()
 
 
 def test_defaults_are_in_no_digest():
-    """Prevents: a release with one more key, by which no approval or saved plan holds any more."""
+    """Prevents: a release that adds a key invalidates all approvals and saved plans."""
 
     @keyed
     class MoreGuard(Guard):
@@ -101,7 +101,7 @@ def test_digest_changes_with_the_data_model(changes: dict):
 @pytest.mark.slow
 @given(st.text(min_size=1, max_size=40))
 def test_keys_are_those_of_dagster_tableau(name: str):
-    """Prevents: a second data source apart from the one upstream of dagster-tableau's sheets."""
+    """Prevents: dagster-tableau shows a data source under another asset key than ours."""
     content = TableauContentData(
         content_type=TableauContentType.DATA_SOURCE,
         properties={"luid": "l", "name": name, "hasExtracts": True, "isPublished": True},
@@ -154,7 +154,7 @@ def changed(at: tuple[str, ...], value: object) -> dict:
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )
 def test_mistakes_in_metadata(at: tuple[str, ...], value: object, message: str):
-    """Prevents: only a refresh finds a field that there is not, or users do not find it in YAML."""
+    """Prevents: a mistake in metadata shows only in a refresh, or its error names no key."""
     with pytest.raises(ValidationError, match=message) as caught:
         Declaration(**changed(at, value))
     (error,) = caught.value.errors()
@@ -162,7 +162,7 @@ def test_mistakes_in_metadata(at: tuple[str, ...], value: object, message: str):
 
 
 def test_metadata_changes_no_structure():
-    """Prevents: a new caption costs an overwrite, or a pull request does not show it."""
+    """Prevents: a new caption costs an overwrite, or a pull request does not show the caption."""
     before = Declaration(**FLIGHTS)
     now = Declaration(
         **{

@@ -1,4 +1,4 @@
-"""Whose records a store holds: the id of a deployment, copies of it, and several in one store."""
+"""The deployments of a store: their IDs, copies of a store, and several names in one store."""
 
 import errno
 import os
@@ -32,18 +32,17 @@ __all__ = ["root"]
 
 
 def place(root: Path, name: str = "main") -> JournalPlace:
-    """A store in a folder, as a new process sees it."""
+    """A store in a folder, as a new process opens it."""
     return JournalPlace(LocalStorage(root), name)
 
 
 def file(root: Path, name: str = "main") -> Path:
-    """The file of a deployment."""
+    """The file that records a deployment."""
     return root / "@deployments" / f"{name}.json"
 
 
 def test_an_id_is_made_with_the_first_record(root: Path):
-    """Prevents: a deployment that takes its own data source for somebody else's, or the reverse; a
-    folder that comes to be because somebody has looked."""
+    """Prevents: a deployment gets a wrong ID, or a process that only reads creates a folder."""
     ours, below = journal_in(LocalStorage(root)), journal_in(LocalStorage(root), "sales@Staging")
     assert (ours.instance, below.instance) == (NO_ID, f"{NO_ID}@Staging")
     assert ours.history() == History()
@@ -57,7 +56,7 @@ def test_an_id_is_made_with_the_first_record(root: Path):
     assert (ours.instance, below.instance) == (made.id, f"{made.id}@Staging")
     assert journal_in(LocalStorage(root), "other").instance == made.id
     assert place(root).established() == made
-    # Another folder is another deployment; and so is this one, once its files are gone.
+    # Another folder is another deployment. A folder whose files are gone is a new deployment.
     assert place(root.parent / "other").established().id != made.id
     shutil.rmtree(root)
     assert place(root).established().id != made.id
@@ -65,8 +64,7 @@ def test_an_id_is_made_with_the_first_record(root: Path):
 
 @pytest.mark.parametrize("make", [LocalStorage, objects], ids=["on a disk", "objects"])
 def test_of_several_first_ones_one_makes_it(root: Path, make: Callable[[Path], Any]):
-    """Prevents: two first refreshes that each have an id of their own, and neither finds the data
-    source of the other."""
+    """Prevents: two first refreshes make two IDs, and reject each other's data sources."""
     together = Barrier(8)
 
     def establish(_: int) -> str:
@@ -88,14 +86,13 @@ print(journal.place.established().id)
 
 @pytest.mark.slow
 def test_of_several_first_processes_one_makes_it(root: Path):
-    """Prevents: the same of processes."""
+    """Prevents: two first processes make two IDs, and reject each other's data sources."""
     processes = [program(ESTABLISH, root) for _ in range(4)]
     assert len({*outputs_of(processes)}) == 1
 
 
 def test_a_copy_is_refused(root: Path, tmp_path: Path):
-    """Prevents: two deployments that go on with one history: each overwrites what the other one
-    has published, and takes it for its own."""
+    """Prevents: a copied folder lets two deployments continue one history."""
     newest = refreshes(journal_in(LocalStorage(root)), 1)
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
@@ -115,12 +112,12 @@ def test_a_copy_is_refused(root: Path, tmp_path: Path):
         assert "`tableau-pipeline deployment --moved`" in message
         assert "`tableau-pipeline deployment --copied`" in message
     assert not [*copy.rglob("000000003.json")]
-    # The original goes on.
+    # The original still works.
     assert refreshes(journal_in(LocalStorage(root)), 2).number == 4
 
 
 def test_a_copy_that_was_moved_goes_on(root: Path, tmp_path: Path):
-    """Prevents: a deployment that has to begin again after its host was replaced."""
+    """Prevents: a deployment must start from nothing after its host was replaced."""
     newest = refreshes(journal_in(LocalStorage(root)), 1)
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
@@ -136,7 +133,7 @@ def test_a_copy_that_was_moved_goes_on(root: Path, tmp_path: Path):
 
 
 def test_a_copy_that_is_another_deployment_begins_anew(root: Path, tmp_path: Path):
-    """Prevents: a test system that writes over the data sources of production."""
+    """Prevents: a test system writes over the data sources of production."""
     newest = refreshes(journal_in(LocalStorage(root)), 1)
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
@@ -149,12 +146,12 @@ def test_a_copy_that_is_another_deployment_begins_anew(root: Path, tmp_path: Pat
     assert place(copy).recorded_keys() == set()
     refreshes(journal_in(LocalStorage(copy)), 1, 2)
     assert journal_in(LocalStorage(root)).history() == newest
-    # What the copied records need stays.
+    # The copied records still count, so the snapshots that they need stay.
     assert newest in all_histories(place(copy))
 
 
 def test_a_folder_that_was_moved_is_the_same(root: Path):
-    """Prevents: a question after a folder was renamed, or on a host that mounts it elsewhere."""
+    """Prevents: a renamed folder, or a folder behind another path, counts as a copy."""
     newest = refreshes(journal_in(LocalStorage(root)), 1)
     other = root.with_name("renamed")
     root.rename(other)
@@ -168,7 +165,7 @@ def test_a_folder_that_was_moved_is_the_same(root: Path):
 
 
 def test_two_names_in_one_store(root: Path):
-    """Prevents: two deployments with one data folder that share a history."""
+    """Prevents: two deployments with one data folder share a history."""
     storage = LocalStorage(root)
     journals = [
         StoredJournal(JournalPlace(storage, name), "sales", owner_here("test"))
@@ -185,7 +182,7 @@ def test_two_names_in_one_store(root: Path):
 
 
 class Unconditional(Proxy):
-    """A gateway that ignores If-None-Match."""
+    """A store behind a gateway that ignores If-None-Match."""
 
     def put(self, key: str, content: bytes) -> bool:
         self.behind.replace(key, content)
@@ -193,7 +190,7 @@ class Unconditional(Proxy):
 
 
 def test_a_store_without_conditional_writes_is_refused(root: Path):
-    """Prevents: two refreshes that both create the same number, in a store that lets them."""
+    """Prevents: two refreshes both create one record in a store without conditional writes."""
     journal = journal_in(Unconditional(objects(root)))
     for _ in range(2):
         with pytest.raises(SettingError, match=r"\(If-None-Match\).* Use a store that has") as said:
@@ -203,8 +200,7 @@ def test_a_store_without_conditional_writes_is_refused(root: Path):
 
 
 def test_a_disk_without_hard_links_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: an error number without a remedy, on a disk where two refreshes could both be
-    first."""
+    """Prevents: on a disk without hard links, users see an error number without a remedy."""
 
     def without(*_: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
@@ -222,8 +218,7 @@ def test_a_disk_without_hard_links_is_refused(root: Path, monkeypatch: pytest.Mo
     ids=repr,
 )
 def test_a_damaged_file_is_refused_and_left_alone(root: Path, content: bytes):
-    """Prevents: a deployment that forgets who it is, and finds that all its data sources belong to
-    somebody else."""
+    """Prevents: a damaged file makes a deployment lose its ID and all its data sources."""
     newest = refreshes(journal_in(LocalStorage(root)), 1)
     whole = file(root).read_bytes()
     file(root).write_bytes(content)
@@ -242,7 +237,7 @@ def test_a_damaged_file_is_refused_and_left_alone(root: Path, content: bytes):
 
 
 def test_a_file_that_is_gone_is_another_deployment(root: Path):
-    """Prevents: records without an owner that count as those of the deployment that comes next."""
+    """Prevents: records without an owner count as records of the next deployment."""
     refreshes(journal_in(LocalStorage(root)), 1)
     file(root).unlink()
     journal = journal_in(LocalStorage(root))
@@ -251,7 +246,7 @@ def test_a_file_that_is_gone_is_another_deployment(root: Path):
 
 
 def test_histories_of_all_deployments(root: Path):
-    """Prevents: snapshots removed that another deployment of the store still needs."""
+    """Prevents: a refresh removes snapshots that another deployment of the store needs."""
     storage = objects(root)
     for name, refresh in (("main", 1), ("staging", 2), ("7", 3)):
         place = JournalPlace(storage, name)
@@ -262,14 +257,14 @@ def test_histories_of_all_deployments(root: Path):
 
     class Gone(Proxy):
         def read(self, key: str) -> None:
-            """Another process has removed it since the listing."""
+            """Act as if another process had removed the record since the listing."""
 
     with pytest.raises(RefusedError, match=r"000000002\.json was removed meanwhile"):
         all_histories(JournalPlace(Gone(storage)))  # ty: ignore
 
 
 def test_folders_are_named_after_keys_and_projects(root: Path):
-    """Prevents: data sources that share their records, or records outside of their folder."""
+    """Prevents: two data sources share their records, or records are outside of their folder."""
     keys = [
         "a", "a/b", "a.b", "a%2Fb", "a@b", "a@b/c", "a/b@c", "ä b", "a@.", "a@..", "a@@", ".", "..",
     ]  # fmt: skip
@@ -279,7 +274,7 @@ def test_folders_are_named_after_keys_and_projects(root: Path):
     for number, key in enumerate(keys, 1):
         assert StoredJournal(place, key, owner_here("test")).history().refresh == number
     assert place.recorded_keys() == set(keys)
-    # The root of the key is what follows its first "@".
+    # The root of a key is the text after its first "@".
     in_root = {"a", "a/b", "a.b", "a%2Fb", "ä b", ".", ".."}
     for storage in (LocalStorage(root), objects(root)):
         seen = JournalPlace(storage, _deployment=place.deployment())

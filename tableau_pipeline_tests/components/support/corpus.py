@@ -1,4 +1,4 @@
-"""A small corpus of Parquet files of other writers' habits, if none is given."""
+"""The default corpus: small Parquet files with the peculiarities of many writers."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
@@ -83,11 +83,11 @@ FILES: dict[str, Callable[[Path], None]] = {
     "fixed": _one(pa.binary(3), b"abc", None),
     "floats": _one(pa.float32(), 0.1, float("-inf"), None),
     "nothing": _one(pa.null(), None),
-    # Spark refuses these, and pyarrow reads them.
+    # Spark refuses these files, but pyarrow reads them.
     "nanoseconds": _one(pa.timestamp("ns"), MOMENT),
     "half floats": _one(pa.float16(), 0.5, None),
     "compressed by brotli": _write(PLAIN, compression="brotli"),
-    # From here on they are refused.
+    # The pipeline refuses all files from here on.
     "finer than microseconds": _write(FINE),
     "large decimals": _one(pa.decimal256(50, 2), Decimal("1.25")),
     "times": _one(pa.time64("us"), time(12)),
@@ -107,6 +107,6 @@ REFUSED = list(FILES)[list(FILES).index("finer than microseconds") :]
 
 
 def write_corpus(folder: Path) -> None:
-    """Write all of it."""
+    """Write each file of the corpus into a folder."""
     for name, write in FILES.items():
         write(folder / f"{name}.parquet")

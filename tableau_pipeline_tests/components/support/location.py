@@ -1,4 +1,4 @@
-"""Data sources as Dagster refreshes them, over snapshots that no Spark has to write."""
+"""Data sources that Dagster refreshes from snapshots; tests write the snapshots without Spark."""
 
 import shutil
 from collections.abc import Generator, Mapping, Sequence
@@ -47,25 +47,29 @@ _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class ImpatientServer(TableauServerResource):
-    """Does not wait for hours; `claim` is what it waits for another refresh, in seconds."""
+    """A server with the short timeouts of tests.
+
+    Attributes:
+        claim: how many seconds a refresh waits for another refresh to end.
+    """
 
     claim: float = TIMEOUTS.claim
 
     @property
     def timeouts(self) -> Timeouts:
-        """Those of tests."""
+        """The timeouts of tests."""
         return replace(TIMEOUTS, claim=self.claim)
 
 
 @dataclass
 class Location:
-    """Code locations of one data source each, on one instance and one data folder.
+    """Code locations of one data source each, which share an instance and a data folder.
 
     Attributes:
-        partitions: how models are partitioned that are.
-        checks: of the models, which no refresh runs.
-        by_app: sign in as a connected app.
-        takeover: take over what another deployment publishes.
+        partitions: the partitions of each partitioned model, by the key of the model.
+        checks: checks of models, which no refresh runs.
+        by_app: whether to sign in as a connected app.
+        takeover: whether to take over data sources of other deployments.
     """
 
     sandbox: Sandbox
@@ -81,24 +85,24 @@ class Location:
         return SnapshotStore(self.root)
 
     def model(self, rows: pa.Table | None = None, *, asset_key: str = MODEL) -> Snapshot:
-        """Give a model new content."""
+        """Write a new snapshot of a model."""
         delay = len(self.store.numbers(asset_key))
         return snapshot(
             self.root, flights(8, delay=delay) if rows is None else rows, asset_key=asset_key
         )
 
     def days_pass(self, days: float = 20) -> None:
-        """Let all that is stored be that much older."""
+        """Make everything that is stored older by some days."""
         age(self.root, days)
 
     def grow_old(self, key: str) -> None:
-        """Let the last refresh of a data source be two days old."""
+        """Make the last refresh of a data source older by two days."""
         last = self.instance.get_latest_materialization_event(dg.AssetKey(key))
         assert last
         self.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
 
     def grow_old_model(self, model: str = MODEL, *, days: float) -> None:
-        """Let the newest version of a model be that old."""
+        """Make the newest version of a model older by some days."""
         newest = self.store.newest(model)
         assert newest
         older = newest.model_copy(update={"created_at": newest.created_at - timedelta(days=days)})
@@ -106,12 +110,12 @@ class Location:
         manifest.write_text(older.manifest(), "utf-8")
 
     def stored(self, asset_key: str = MODEL) -> list[int]:
-        """The versions of a model that are there."""
+        """The numbers of the stored versions of a model."""
         return self.store.numbers(asset_key)
 
     def declaration(self, key: str, declared: Mapping[str, Any] = NOTHING) -> Declaration:
-        """A data source of one table, with what a test changes of it."""
-        # Files of tests are so small that every update would be a whole publish.
+        """Declare a data source of one table; `declared` replaces attributes."""
+        # A test's file is so small that any update would exceed the default growth limit.
         usual = {
             "name": key,
             "project": "Default",
@@ -119,7 +123,7 @@ class Location:
             "reconcile": None,
         }
         tables = (Table("flights", MODEL),)
-        # Only a component has a deadline.
+        # Only a component can declare `freshness`.
         kind = PublishedDatasource if "freshness" in declared else Declaration
         return kind(**{"key": key, "tables": tables, **usual, **declared})
 
@@ -133,7 +137,7 @@ class Location:
         declared: Mapping[str, Any] = NOTHING,
         **config: Any,
     ) -> dg.ExecuteInProcessResult:
-        """Run the step of a data source."""
+        """Run the step that refreshes a data source."""
         models: Sequence[dg.AssetSpec] = [
             dg.AssetSpec(dg.AssetKey.from_user_string(model), partitions_def=partitions)
             for model, partitions in self.partitions.items()
@@ -162,14 +166,14 @@ class Location:
             )
 
     def publish(self, key: str, **more: Any) -> None:
-        """Give the model new content, and refresh the data source."""
+        """Write a new snapshot of the model, and refresh the data source."""
         self.model()
         assert self.refresh(key, **more).success
 
     def resources(
         self, *, keep_days: float = 14, claim: float = TIMEOUTS.claim
     ) -> dict[str, dg.ConfigurableResource]:
-        """What a step works with."""
+        """The resources of the refresh step."""
         credentials = {"password": self.sandbox.password}
         if self.by_app:
             app = self.sandbox.connected_app
@@ -191,31 +195,32 @@ class Location:
         return {"hyper": HyperResource(), "tableau": tableau, "snapshots": snapshots}
 
     def audit(self, *keys: str, declared: Mapping[str, Any] = NOTHING) -> dg.ExecuteInProcessResult:
-        """Run the audit of a location that declares these data sources."""
+        """Run the audit of a location that declares data sources with these keys."""
         job = audit_job([self.declaration(key, declared) for key in keys])
         return job.execute_in_process(
             instance=self.instance, raise_on_error=False, resources=self.resources()
         )
 
     def history(self, key: str) -> History:
-        """What the records of a data source add up to."""
+        """The history of a data source, from its journal."""
         return journal_of(self.instance, key).history()
 
     def checkpoint(self, key: str) -> Checkpoint:
-        """The one that counts."""
+        """The current checkpoint of a data source."""
         found = self.history(key).checkpoint
         assert found
         return found
 
     def jobs(self, name: str) -> Sequence[Job]:
-        """All jobs that the server has ever begun for a data source."""
+        """All jobs that the server ever started for a data source."""
         with session(self.sandbox) as site:
             found = site.jobs(name=name, since=_LONG_AGO)
         assert found is not None
         return found
 
     def wrong(self, key: str, declared: Mapping[str, Any] = NOTHING) -> list[str]:
-        """In what the published data source differs from the models as they are defined now."""
+        """The differences between a published data source and the newest snapshots of its
+        models."""
         declaration = self.declaration(key, declared)
         snapshots = SnapshotIOManager(root=str(self.root), spark=SparkResource())
         models = {
@@ -226,13 +231,13 @@ class Location:
         return wrong(self.sandbox, declaration, models)
 
     def log(self, result: dg.ExecuteInProcessResult) -> str:
-        """All that a run said."""
+        """All log messages of a run."""
         entries = self.instance.all_logs(result.run_id)
         return "\n".join(entry.user_message for entry in entries)
 
 
 def wrong(sandbox: Sandbox, declaration: Declaration, models: Mapping[str, Snapshot]) -> list[str]:
-    """In what a published data source differs from these models; [] when in nothing."""
+    """The differences between a published data source and these snapshots; [] if both are equal."""
     with session(sandbox) as site, TemporaryDirectory() as folder:
         (item,) = site.tsc.datasources.filter(name=declaration.name)
         tdsx = site.download(str(item.id), Path(folder))
@@ -240,7 +245,7 @@ def wrong(sandbox: Sandbox, declaration: Declaration, models: Mapping[str, Snaps
 
 
 def rows_on(sandbox: Sandbox, name: str) -> pa.Table:
-    """The published rows of a data source of one table, in the order of their first column."""
+    """The published rows of a data source of one table, sorted by their first column."""
     with session(sandbox) as site:
         (item,) = site.tsc.datasources.filter(name=name)
         rows = published_rows(site, str(item.id))
@@ -248,21 +253,21 @@ def rows_on(sandbox: Sandbox, name: str) -> pa.Table:
 
 
 def failure(result: dg.ExecuteInProcessResult) -> str:
-    """What a run that failed tells its reader."""
+    """The description of the failure in a failed run."""
     assert not result.success
     (event,) = result.get_step_failure_events()
     return str(event.step_failure_data.user_failure_data.description)
 
 
 def metadata_of(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """The metadata of the data source that a run has refreshed."""
+    """The metadata of the data source that a run refreshed."""
     assert result.success
     *_, event = result.get_asset_materialization_events()
     return {name: value.value for name, value in event.materialization.metadata.items()}
 
 
 def decision(result: dg.ExecuteInProcessResult) -> str:
-    """What a run has done, and why."""
+    """The decision of a run, and the reason for the decision."""
     found = metadata_of(result)
     return f"{found['decision']}: {found['reason']}"
 
@@ -271,7 +276,7 @@ KEY = dg.AssetKey("busy")
 
 
 def store(location: Location, record: Record) -> None:
-    """Add a record of another process."""
+    """Append a record to the journal of "busy", as another process would."""
     journal = journal_of(location.instance, "busy")
     journal.append(lambda _: record, after=journal.history())
 
@@ -280,7 +285,7 @@ ELSEWHERE = {"boot": "another machine", "namespace": "pid:[1]", "pid": 1}
 
 
 def claim_of(location: Location, status: dg.DagsterRunStatus, **owner: Any) -> str:
-    """A refresh that has begun in another run; the id of the run."""
+    """Record the claim of a refresh in another run, and return the ID of the run."""
     run = create_run_for_test(location.instance, status=status)
     owner = {"run_id": run.run_id, "step": "busy", **ELSEWHERE, **owner}
     number = location.history("busy").refresh + 1
@@ -295,7 +300,7 @@ def look(location: Location, times: int) -> None:
 
 
 def record_files(instance: dg.DagsterInstance, key: str) -> list[Path]:
-    """The files of the records of a data source, in order."""
+    """The files with the records of a data source, in order."""
     journal = journal_of(instance, key)
     deployment = journal.place.deployment()
     if deployment is None:
@@ -305,21 +310,23 @@ def record_files(instance: dg.DagsterInstance, key: str) -> list[Path]:
 
 
 def records_of(instance: dg.DagsterInstance, key: str) -> list[Record]:
-    """The records of a data source that were not removed, in order."""
+    """The stored records of a data source, in order."""
     files = record_files(instance, key)
     return [read_record(file.read_bytes(), repair="").record for file in files]
 
 
 def forget(instance: dg.DagsterInstance, key: str) -> None:
-    """Lose the records of one data source."""
+    """Delete the records of a data source."""
     first, *_ = record_files(instance, key)
     shutil.rmtree(first.parent)
 
 
 @contextmanager
 def withheld(*kinds: type, monkeypatch: pytest.MonkeyPatch) -> Generator[list[Record]]:
-    """Records of these kinds are not stored, as if their process was killed; they are kept for the
-    test to do so."""
+    """Keep records of these kinds out of the journal, as if their process was killed.
+
+    The block gets a list, in which the withheld records appear.
+    """
     kept: list[Record] = []
     create = StoredJournal.create
 

@@ -1,4 +1,4 @@
-"""Small and valid declarations, and Dagster projects such as create-dagster makes them."""
+"""Small and valid declarations, and Dagster projects like those that create-dagster makes."""
 
 import sys
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ from tableau_pipeline.resources import resources_from_env
 def resources() -> dg.Definitions:
     return dg.Definitions(resources=resources_from_env())
 """
-# What create-dagster writes, and ours, which checks the whole location.
+# The definitions that create-dagster writes. OUR_DEFINITIONS also check the whole location.
 DEFINITIONS = """from pathlib import Path
 
 from dagster import definitions, load_from_defs_folder
@@ -60,7 +60,10 @@ PIPELINE = "type: tableau_pipeline.components.TableauPipeline\n"
 
 @dataclass(frozen=True)
 class Project:
-    """Its root, and the package below it; `data` is its PIPELINE_DATA_DIR."""
+    """A Dagster project: its root folder, and the name of the package in it.
+
+    `data` is the PIPELINE_DATA_DIR of the project.
+    """
 
     root: Path
     name: str
@@ -74,28 +77,28 @@ class Project:
         return self.root / "data"
 
     def write(self, path: str, text: str) -> Path:
-        """A file below `defs/`."""
+        """Write a file below `defs/`."""
         file = self.package / "defs" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
         return file
 
     def add_pipeline(self, **attributes: Any) -> Path:
-        """The component that brings resources and triggers."""
+        """Declare the component that brings resources and triggers."""
         text = PIPELINE + (yaml.safe_dump({"attributes": attributes}) if attributes else "")
         return self.write("tableau/defs.yaml", text)
 
     def snapshot(self, model: str, **columns: Any) -> None:
-        """Content of a model, of whole numbers."""
+        """Write a snapshot of a model whose columns have integers."""
         rows = pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()})
         snapshot(self.data / "snapshots", rows, asset_key=model)
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    # As people name folders; messages must still tell where the path ends.
+    # Users' folders have spaces. Messages must still show where the path ends.
     root = tmp_path / "look at this"
-    # Python remembers modules by their names.
+    # Python caches modules by name, so each project has its own name.
     project = Project(root, f"project_{uuid4().hex[:8]}")
     project.write("__init__.py", "")
     (project.package / "__init__.py").touch()
@@ -117,12 +120,12 @@ STAR: dict[str, Any] = {
 
 
 def declared(**changes: Any) -> PublishedDatasource:
-    """The star, with some keys changed."""
+    """The declaration STAR, with some keys changed."""
     return PublishedDatasource.from_attributes_dict(attributes={**STAR, **changes})
 
 
 def scaffolding(target: Path, root: Path) -> dg.ScaffoldRequest:
-    """What `dg scaffold` asks of a component."""
+    """A request as `dg scaffold` makes it."""
     return dg.ScaffoldRequest(
         type_name="x", target_path=target, scaffold_format="yaml", project_root=root, params=None
     )
