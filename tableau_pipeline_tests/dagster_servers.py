@@ -1,4 +1,4 @@
-"""Ports, waiting, and Dagster's web server and daemon as real processes with its GraphQL."""
+"""Free ports, waiting, and Dagster's web server and daemon as real processes."""
 
 import os
 import re
@@ -15,15 +15,15 @@ from typing import Any
 
 import httpx
 
-# Below the range that systems take for the other end of connections (Linux from 32768, macOS
-# from 49152): a server that starts for ten seconds would find such a port taken by a connection.
+# Lower than the ports that systems give to connections (Linux: from 32768, macOS: from 49152). A
+# connection could take a higher port during the ten seconds in which a server starts.
 _FIRST, _LAST = 10_000, 32_000
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nothing uses now."""
+    """A port of 127.0.0.1 that no process uses now."""
     while True:
-        # By chance, and not the next one: tests in several processes choose at once.
+        # A random port, because tests in several processes choose at once.
         port = _FIRST + secrets.randbelow(_LAST - _FIRST)
         with socket() as probe:
             try:
@@ -34,7 +34,8 @@ def free_port() -> int:
 
 
 def until(found: Callable[[], Any], *, seconds: float, what: str, log: Path | None = None) -> Any:
-    """The first answer that is not empty; without one, an error that shows the end of the log."""
+    """Return the first answer that is not empty; raise an error with the log's end if none
+    comes."""
     deadline = time.monotonic() + seconds
     while not (answer := found()):
         if time.monotonic() >= deadline:
@@ -66,13 +67,13 @@ query($key: AssetKeyInput!) {
 
 
 class WebServer:
-    """Dagster's GraphQL, as its pages use it."""
+    """A client of the GraphQL API that Dagster's pages use."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
-        # Without certificates, whose loading takes longer than the whole request.
+        # `verify=False` skips loading certificates, which takes longer than the whole request.
         answer = httpx.post(
             f"{self.url}/graphql",
             json={"query": query, "variables": variables},
@@ -83,11 +84,11 @@ class WebServer:
         return answer["data"]
 
     def launch(self, location: str, *assets: str, config: Mapping[str, Any] | None = None) -> str:
-        """Launch a run of some assets and wait until it has ended; its status."""
+        """Launch a run of some assets, wait for its end, and return its status."""
         return self.ended(self.launched(location, *assets, config=config))
 
     def launched(self, location: str, *assets: str, config: Mapping[str, Any] | None = None) -> str:
-        """Launch a run of some assets, or of all; its id."""
+        """Launch a run of some assets, or of all assets; return the ID of the run."""
         selector = {
             "repositoryLocationName": location,
             "repositoryName": "__repository__",
@@ -105,7 +106,7 @@ class WebServer:
         assert answer["__typename"] == "LaunchBackfillSuccess", answer
 
     def runs_of(self, asset: str) -> dict[str, list[str]]:
-        """The runs that have an asset, and all that each of them has."""
+        """The assets of each run that has this asset, by the ID of the run."""
         selected = {
             run["runId"]: sorted("/".join(each["path"]) for each in run["assetSelection"] or ())
             for run in self._runs()
@@ -113,7 +114,10 @@ class WebServer:
         return {run: assets for run, assets in selected.items() if asset in assets}
 
     def next_run(self, asset: str, *, known: Collection[str] = ()) -> tuple[str, list[str]]:
-        """Wait for the first run of an asset that was not known, and for its success."""
+        """Wait for a run of an asset, and for its success; return its ID and its assets.
+
+        Runs in `known` do not count.
+        """
         new = until(
             lambda: {run: all_ for run, all_ in self.runs_of(asset).items() if run not in known},
             seconds=400, what=f"{asset} should have been materialized",
@@ -123,7 +127,7 @@ class WebServer:
         return run, assets
 
     def shipped(self, datasource: str) -> dict[str, Any]:
-        """What the last refresh of a data source did, and in which run."""
+        """The metadata of a data source's last materialization, and the ID of its run."""
         asset = self.ask(SHIPPED, key={"path": [datasource]})["assetOrError"]
         (last,) = asset["assetMaterializations"]
         metadata = {
@@ -137,7 +141,7 @@ class WebServer:
         return all(run["status"] in ENDED for run in self._runs())
 
     def ended(self, run_id: str, *, seconds: float = 400) -> str:
-        """Wait for a run; its status."""
+        """Wait until a run has ended, and return its status."""
         return until(
             lambda: self._ended(run_id), seconds=seconds, what=f"run {run_id} should have ended"
         )
@@ -150,7 +154,7 @@ class WebServer:
         return status if status in ENDED else None
 
     def answers(self) -> bool:
-        """Whether it is up."""
+        """Whether the server is up."""
         try:
             return httpx.get(f"{self.url}/server_info", timeout=5, verify=False).status_code == 200
         except httpx.TransportError:
@@ -160,7 +164,7 @@ class WebServer:
 def dg_dev(
     folder: Path, environment: Mapping[str, str], log: Path
 ) -> AbstractContextManager[WebServer]:
-    """`dg dev -w workspace.yaml` in a folder: web server, daemon and code servers."""
+    """Run `dg dev -w workspace.yaml` in a folder: web server, daemon and code servers."""
     return served("dg", "dev", folder=folder, environment=environment, log=log)
 
 
@@ -168,7 +172,7 @@ def dg_dev(
 def served(
     *command: str, folder: Path, environment: Mapping[str, str], log: Path
 ) -> Iterator[WebServer]:
-    """A command that serves the folder's workspace.yaml on a free port."""
+    """Run a command that serves the folder's workspace.yaml on a free port."""
     program, *arguments = command
     port = free_port()
     here = [str(Path(sys.executable).with_name(program)), *arguments, "-w", "workspace.yaml",
@@ -188,7 +192,7 @@ def running(
     log: Path,
     by: signal.Signals = signal.SIGTERM,
 ) -> Iterator[subprocess.Popen]:
-    """A process for as long as the block runs; a signal ends it."""
+    """Run a process during the block; a signal ends it after the block."""
     with log.open("w") as output:
         process = subprocess.Popen(
             command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL,
@@ -201,7 +205,7 @@ def running(
 
 
 def said(process: subprocess.Popen, log: Path, pattern: str) -> re.Match[str]:
-    """Wait until a process says in its log that it is ready."""
+    """Wait until the log of a process matches a pattern, and return the match."""
     what = f"no {pattern!r} in {log}"
     found = until(
         lambda: re.search(pattern, log.read_text()) or process.poll() is not None,
@@ -212,11 +216,11 @@ def said(process: subprocess.Popen, log: Path, pattern: str) -> re.Match[str]:
 
 
 def stop(process: subprocess.Popen, *, by: signal.Signals = signal.SIGINT) -> None:
-    """End a server that leads a session of its own, and what it started."""
+    """End a server, and all processes of its session."""
     process.send_signal(by)
     try:
         process.wait(60)
     except subprocess.TimeoutExpired:
-        # On a busy machine Dagster may miss the end of what it started, and wait for ever.
+        # On a busy machine, Dagster may overlook the end of a child process, and wait for ever.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

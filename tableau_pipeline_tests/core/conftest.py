@@ -54,6 +54,6 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param in SERVERS:
         url = request.getfixturevalue("buckets")(request.param)
         return ObjectStorage(f"{url}/{uuid4().hex[:8]}", copies)
-    # The library that speaks to object stores also has one on a disk, without folders.
+    # The object store library can also use a folder on a disk, if the folder exists.
     root.mkdir()
     return ObjectStorage(root.as_uri(), copies)

@@ -1,4 +1,4 @@
-"""What records amount to, and how this release reads those of others."""
+"""The history that records add up to, and how a release reads records of other releases."""
 
 import json
 from datetime import UTC, datetime
@@ -56,27 +56,27 @@ def history_of(*records: Record) -> History:
 
 
 def test_a_claim_holds_until_its_own_end():
-    """Prevents: a refresh that goes on during another one, or that no other may follow."""
+    """Prevents: two refreshes hold one data source, or an ended refresh blocks all others."""
     first, second = claim(1), claim(2)
     held = history_of(first)
     assert held.claim == first
     assert held.after(intent("first")).claim == first
     assert held.after(closing(1)).claim is None
-    # Another process has found out that the first one has ended.
+    # A second claim follows if another process has found that the first refresh has ended.
     assert held.after(second).claim == second
     assert held.after(second).after(closing(1)).claim == second
     assert held.after(second).after(closing(2)).claim is None
 
 
 def test_numbers_of_records_and_of_refreshes():
-    """Prevents: a refresh with the number of an earlier one, whose requests count as its own."""
+    """Prevents: a refresh gets the number and the requests of an earlier refresh."""
     history = history_of(claim(1), intent("first"), closing(1), claim(2), intent("late", 7))
     assert (history.number, history.refresh) == (5, 7)
     assert history.after(closing(2)).refresh == 7
 
 
 def test_a_checkpoint_of_an_overtaken_refresh_counts_for_nothing():
-    """Prevents: an older run, whose record comes last, brings back what was published before."""
+    """Prevents: the late record of an older run replaces the newest checkpoint."""
     newest = history_of(claim(1), claim(2), closing(2, checkpoint(refresh=2, revision=2)))
     late = newest.after(closing(1, checkpoint(refresh=1)))
     assert late.checkpoint == newest.checkpoint == checkpoint(refresh=2, revision=2)
@@ -84,14 +84,14 @@ def test_a_checkpoint_of_an_overtaken_refresh_counts_for_nothing():
 
 
 def test_what_came_before_a_checkpoint_has_served():
-    """Prevents: records that grow with every refresh; a request lost that may still matter."""
+    """Prevents: records grow with every refresh, or a request that still matters is lost."""
     history = history_of(
         claim(1), intent("a", 1), claim(2), intent("b", 2), intent("c", 3),
         closing(2, checkpoint(refresh=2)),
     )  # fmt: skip
     assert history.intents == (intent("c", 3),)
     assert history.checkpoint == checkpoint(refresh=2)
-    # What an overtaken refresh records of its request is in the checkpoint already.
+    # The checkpoint already covers this request of an overtaken refresh.
     assert history.after(intent("a", 1, outcome=Outcome.DONE)).intents == history.intents
     settled = history.after(Recovered(refresh=4, record=checkpoint(refresh=3)))
     assert (settled.intents, settled.settled) == ((), 3)
@@ -99,7 +99,7 @@ def test_what_came_before_a_checkpoint_has_served():
 
 
 def test_killed_refreshes_do_not_add_up():
-    """Prevents: a refresh that is killed every night for months, and costs more and more."""
+    """Prevents: records grow with each night in which a refresh is killed."""
     history, sizes = history_of(claim(1), closing(1, checkpoint(refresh=1))), set()
     for number in range(100, 160):
         recovered = history.recovered
@@ -111,13 +111,12 @@ def test_killed_refreshes_do_not_add_up():
         sizes.add(len(history.model_dump_json()))
     assert history.recovered.luid == "luid-1"
     assert max(sizes) < 6000
-    # But for numbers of more digits, and what the first one left.
+    # Only longer numbers, and the first of the killed refreshes, change the size.
     assert len(sizes) <= 5
 
 
 def test_of_two_outcomes_the_one_from_the_server_counts():
-    """Prevents: an assumed end of a job replaces the real one, or what an overtaken refresh said
-    of its rows is lost."""
+    """Prevents: an assumed or an older outcome of a request replaces the real outcome."""
     first = intent("first")
     lost = intent("first", outcome=Outcome.LOST)
     done = intent("first", outcome=Outcome.DONE, job_id="job-1")
@@ -133,14 +132,14 @@ def test_of_two_outcomes_the_one_from_the_server_counts():
 
 
 def test_requests_are_in_the_order_of_their_sending():
-    """Prevents: the state after several requests that is worked out in another order."""
+    """Prevents: requests are applied in another order than they were sent."""
     records = [intent("d", 2, step=2), intent("b", 1, step=2), intent("a"), intent("c", 2)]
     found = history_of(*records, intent("b", 1, step=2, outcome=Outcome.DONE)).intents
     assert [each.request_id for each in found] == ["a", "b", "c", "d"]
 
 
 def test_what_the_server_may_hold_is_needed():
-    """Prevents: snapshots or values of metadata removed that a later refresh compares with."""
+    """Prevents: snapshots or metadata values go that a later refresh needs for comparisons."""
     left = checkpoint(refresh=1, written=("base",))
     base = history_of(claim(1), closing(1, left))
     states = {
@@ -166,8 +165,7 @@ def completed(refresh: int) -> tuple[Record, ...]:
 
 @pytest.mark.parametrize("refresh", [refused, completed])
 def test_a_history_is_stored_so_often_and_no_more(refresh: Any, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a folder that grows for ever, whether refreshes succeed or are refused for months;
-    or records that go before a process which has just read them goes on."""
+    """Prevents: the records of a data source pile up for ever, or go while a process reads them."""
     monkeypatch.setattr(journal, "KEPT", 10)
     history, floors = History(), [1]
     for number in range(1, 100):
@@ -183,7 +181,7 @@ def test_a_history_is_stored_so_often_and_no_more(refresh: Any, monkeypatch: pyt
 
 
 def test_a_foreign_end_removes_nothing(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: an overtaken process that removes records while another refresh runs."""
+    """Prevents: an overtaken process removes records while another refresh runs."""
     monkeypatch.setattr(journal, "KEPT", 2)
     held = history_of(*(claim(number) for number in range(1, 10)))
     assert held.after(closing(1, checkpoint())).floor == held.floor == 1
@@ -192,7 +190,7 @@ def test_a_foreign_end_removes_nothing(monkeypatch: pytest.MonkeyPatch):
 
 TEXT = st.text(max_size=8)
 INSTANT = st.datetimes(min_value=datetime(2000, 1, 1), timezones=st.just(UTC))
-# 10^10 rows with the largest hash.
+# The sum for 10^10 rows with the largest hash.
 SUM = st.integers(-(2**97), 2**97)
 PLAIN = {
     str: TEXT,
@@ -205,7 +203,7 @@ PLAIN = {
     Distrust: st.builds(Distrust, st.sampled_from(Doubt), TEXT),
     Window: st.builds(Window, INSTANT, INSTANT),
 }
-# Of these, each release and each kind of record has one value.
+# Fields with one fixed value for each release, or for each kind of record.
 FIXED = {"kind", "format", "release", "algorithm"}
 
 
@@ -247,7 +245,7 @@ def stored_as(record: Record, history: History) -> StoredRecord:
 @pytest.mark.slow
 @given(record=RECORD)
 def test_records_survive_json(record: Record):
-    """Prevents: what one run records reads otherwise in the next, or as another kind of record."""
+    """Prevents: the next run reads a record with other values, or as another kind of record."""
     stored = stored_as(record, history_of(record))
     assert read_record(stored.model_dump_json(), repair="") == stored
 
@@ -255,7 +253,7 @@ def test_records_survive_json(record: Record):
 @settings(max_examples=20)
 @given(history=values(History))
 def test_histories_survive_json(history: History):
-    """Prevents: a history that does not equal itself, so that no record can follow it."""
+    """Prevents: a stored history differs from its original, so that no record can follow it."""
     stored = stored_as(claim(1), history)
     assert read_record(stored.model_dump_json(), repair="").history == history
 
@@ -279,8 +277,7 @@ RELATED = st.lists(
 
 @given(records=RELATED)
 def test_whatever_comes_in_whatever_order(records: list[Record]):
-    """Prevents: a request that is forgotten before it is settled, or counted twice; a claim that
-    no refresh made; a number or floor that goes back."""
+    """Prevents: a request is forgotten or counted twice, or a claim has no refresh."""
     history = History()
     for record in records:
         before, history = history, history.after(record)
@@ -297,7 +294,7 @@ def test_whatever_comes_in_whatever_order(records: list[Record]):
         assert gone <= {e.request_id for e in before.intents if e.refresh <= history.settled}
         if isinstance(record, Intent) and record.refresh > before.settled:
             assert record.request_id in names
-        # A process that reads the stored history goes on like one that has it in memory.
+        # The stored history equals the history in memory, so any process can continue.
         stored = stored_as(record, history)
         assert read_record(stored.model_dump_json(), repair="").history == history
 
@@ -316,20 +313,20 @@ def test_sums_survive_readers_that_know_floats_only(hash_sum: int):
     change=st.sampled_from([{"format": FORMAT + 1}, {"format": FORMAT + 1, "windows": []}]),
 )
 def test_records_of_a_later_release_are_refused_by_name(record: Record, change: dict):
-    """Prevents: a claim or an open request of a newer release is overlooked in an upgrade."""
+    """Prevents: in an upgrade, a release overlooks a claim or a request of a newer release."""
     content = stored_as(record, History()).model_dump(mode="json") | change | {"release": "9.8.7"}
     with pytest.raises(RefusedError, match=r"release 9\.8\.7 of tableau_pipeline wrote it"):
         read_record(json.dumps(content), repair="")
 
 
 def stored_with(**changes: Any) -> str:
-    """The JSON of a record, changed."""
+    """The JSON of a record, with some fields changed."""
     stored = stored_as(claim(1), history_of(claim(1)))
     return json.dumps(stored.model_dump(mode="json") | changes)
 
 
 def test_records_of_an_earlier_release_are_named_as_such():
-    """Prevents: after an upgrade, a journal that passes for damaged."""
+    """Prevents: after an upgrade, users read that the journal is damaged."""
     with pytest.raises(RefusedError, match=r"an earlier release .* \(format 4\).*Move it away"):
         read_record(stored_with(format=FORMAT - 1), repair="Move it away")
 
@@ -340,7 +337,7 @@ def test_records_of_an_earlier_release_are_named_as_such():
     ids=str,
 )
 def test_a_field_that_this_release_does_not_know_is_refused(change: dict):
-    """Prevents: a field of another version, which changes the meaning, is overlooked."""
+    """Prevents: a release ignores an unknown field that changes the meaning of a record."""
     assert read_record(stored_with(), repair="").record.kind == "claim"
     with pytest.raises(RefusedError, match=f"damaged, or not a record .*{next(iter(change))}"):
         read_record(stored_with(**change), repair="")
@@ -363,13 +360,13 @@ NO_RECORDS = [
     "stored", [*NO_RECORDS, pytest.param(stored_with()[:-9], id="cut off")], ids=repr
 )
 def test_what_is_no_record_is_refused(stored: str | bytes):
-    """Prevents: a damaged claim is overlooked."""
+    """Prevents: a refresh overlooks a damaged claim."""
     with pytest.raises(RefusedError, match=r"damaged, or not a record .* Restore a backup"):
         read_record(stored, repair="Restore a backup")
 
 
 def test_data_version_tells_contents_apart(tmp_path: Path):
-    """Prevents: Dagster takes new content for old, or starts downstream work for nothing."""
+    """Prevents: Dagster overlooks new content, or repeats downstream work for equal content."""
     rows = flights(3)
     same = [snapshot(tmp_path, rows), snapshot(tmp_path, rows.slice(0))]
     others = [

@@ -1,4 +1,5 @@
-"""Numbered records in a store: who gets a number, what readers learn, and who has ended."""
+"""Numbered records in a store: which writer gets a number, what a crash leaves, what readers
+see."""
 
 import json
 import logging
@@ -41,12 +42,12 @@ MINUTE = 1 / (24 * 60)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The folder of a store, which is not there yet."""
+    """The folder of a store; the folder does not exist yet."""
     return tmp_path / "data" / "journal"
 
 
 def objects(root: Path) -> ObjectStorage:
-    """A store in a folder that another one may stand in front of."""
+    """An object store in a folder; a test can put a proxy in front of the store."""
     root.mkdir(parents=True, exist_ok=True)
     return ObjectStorage(root.as_uri(), LocalCopies(root.parent / "copies", limit=10**6))
 
@@ -54,12 +55,12 @@ def objects(root: Path) -> ObjectStorage:
 def journal_in(
     storage: Any, key: str = "sales", ask: Callable[[Owner], bool | None] = lambda _: None
 ) -> StoredJournal:
-    """The records of a data source, as a new process sees them."""
+    """The journal of a data source, as a new process opens it."""
     return StoredJournal(JournalPlace(storage), key, owner_here("test"), ask)
 
 
 def add(journal: StoredJournal, *records: Record) -> History:
-    """Store records after all others."""
+    """Append records to a journal."""
     history = journal.history()
     for record in records:
         history = journal.append(lambda _, record=record: record, after=history)
@@ -67,7 +68,7 @@ def add(journal: StoredJournal, *records: Record) -> History:
 
 
 def refreshes(journal: StoredJournal, *numbers: int, complete: bool = True) -> History:
-    """Store what refreshes leave; a refused one leaves no checkpoint."""
+    """Store the records of refreshes; only complete refreshes leave a checkpoint."""
     history = journal.history()
     for number in numbers:
         left = checkpoint(refresh=number) if complete else None
@@ -79,24 +80,24 @@ def refreshes(journal: StoredJournal, *numbers: int, complete: bool = True) -> H
 
 
 def file(journal: StoredJournal, number: int) -> str:
-    """The key of a record."""
+    """The key of a record in the store."""
     deployment = journal.place.deployment()
     assert deployment
     return f"{folder_of(deployment, journal.key)}/{number:09}.json"
 
 
 def numbers(journal: StoredJournal) -> list[int]:
-    """Those of all records that are there."""
+    """The numbers of all stored records."""
     folder = file(journal, 0).rpartition("/")[0]
     names = [entry.key for entry in journal.place.storage.list(f"{folder}/")]
     return sorted(int(Path(name).stem) for name in names if name.endswith(".json"))
 
 
-# Who gets a number.
+# Which writer gets a number.
 
 
 def test_what_one_process_stored_the_next_one_reads(storage: Storage):
-    """Prevents: a refresh that does not know what the one before it sent."""
+    """Prevents: a refresh does not see what the previous refresh sent."""
     done = intent("first", outcome=Outcome.DONE)
     records = [claim(1), intent("first"), done, closing(1), claim(2), intent("second", 2)]
     history = History()
@@ -113,7 +114,7 @@ def test_what_one_process_stored_the_next_one_reads(storage: Storage):
 
 
 def test_a_number_is_there_once(storage: Storage):
-    """Prevents: two refreshes that each believe to hold the data source."""
+    """Prevents: two refreshes both believe that they hold the data source."""
     journal = journal_in(storage)
     first = journal.create(claim(1, "one"), after=History())
     assert first
@@ -125,7 +126,7 @@ def test_a_number_is_there_once(storage: Storage):
 
 
 def test_threads_that_create_at_once(storage: Storage):
-    """Prevents: two processes that read the same records, and one of their own is lost."""
+    """Prevents: a record is lost because several threads write at once."""
     together = Barrier(8)
 
     def create(name: str) -> list[int]:
@@ -148,7 +149,7 @@ def test_threads_that_create_at_once(storage: Storage):
     assert {each.request_id for each in journal.history().intents} == names
 
 
-# Imports little, so that it begins soon.
+# The program imports little, so that it starts fast.
 PROGRAM = """
 import itertools, os, resource, signal, sys
 from datetime import UTC, datetime
@@ -177,13 +178,13 @@ for number in range(5):
 
 
 def program(code: str, root: Path, argument: int = 0) -> subprocess.Popen[str]:
-    """A process that works with the records in a folder."""
+    """Start a process that works with the journal in a folder."""
     command = [sys.executable, "-c", PROGRAM + code, str(root), str(argument)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def outputs_of(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
-    """Let processes that are ready go on at the same moment; what they have written then."""
+    """Wait until all processes are ready, let them continue together, and return their output."""
     for process in processes:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
@@ -196,7 +197,7 @@ def outputs_of(processes: Sequence[subprocess.Popen[str]]) -> list[str]:
 
 @pytest.mark.slow
 def test_processes_that_create_at_once(root: Path):
-    """Prevents: the same of processes, of which each could be the first of its deployment."""
+    """Prevents: a record is lost because several new processes write at once."""
     processes = [program(CREATE, root, name) for name in range(8)]
     said = [each.split() for each in outputs_of(processes)]
     assert sorted(int(number) for each in said for number in each) == [*range(1, 41)]
@@ -219,8 +220,7 @@ STEPS = st.lists(
 @settings(deadline=None)
 @given(steps=STEPS)
 def test_writers_with_older_knowledge(steps: list[tuple[int, str]]):
-    """Prevents: a record that counts although its writer did not know of the one before it; readers
-    that do not agree."""
+    """Prevents: a writer that missed a record writes the next one, or readers disagree."""
     store: Any = MemoryStore(lambda: datetime.now(UTC), Random(0))
     known, truth = [History()] * 4, History()
     with pytest.MonkeyPatch.context() as patch:
@@ -232,7 +232,7 @@ def test_writers_with_older_knowledge(steps: list[tuple[int, str]]):
                 assert known[writer] == truth
                 continue
             if step == "others":
-                # Processes that know all go on, and remove old records.
+                # Other processes, which know all records, refresh and remove old records.
                 truth = refreshes(journal, truth.refresh + 1, truth.refresh + 2)
                 continue
             number = mine.claim.refresh if mine.claim else 0
@@ -258,11 +258,11 @@ def a_record(step: str, history: History, number: int) -> Record:
     return closing(number)
 
 
-# A process that is killed.
+# Processes that are killed.
 
 
 def test_on_disk_before_it_counts(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: an empty record after a loss of power, which the file's name survived."""
+    """Prevents: after a loss of power, a record has its name but no content."""
     journal, seen = journal_in(LocalStorage(root)), []
     journal.place.established()
     path = root / file(journal, 1)
@@ -287,7 +287,7 @@ for number in itertools.count():
 @pytest.mark.parametrize(("size", "killed_after"), [(20_000, None), (10**9, 7)])
 @pytest.mark.slow
 def test_cut_off_while_it_writes(root: Path, size: int, killed_after: int | None):
-    """Prevents: half a record, or an intent that is lost although its sending went on."""
+    """Prevents: a killed process leaves half a record, or loses the record of a sent request."""
     with program(RECORD_FOR_EVER, root, size) as process:
         assert process.stdout
         heard = [*islice(process.stdout, killed_after)]
@@ -297,7 +297,7 @@ def test_cut_off_while_it_writes(root: Path, size: int, killed_after: int | None
     sent = [int(each.request_id) for each in journal.history().intents]
     assert sorted(sent) == [*range(len(sent))]
     assert numbers(journal) == [*range(1, len(sent) + 1)]
-    # One more may have come to the disk, but not to its maker's ears.
+    # The process may have stored one more record than it could print.
     assert len(heard) <= len(sent) <= len(heard) + 1
     assert len(heard) >= 7
 
@@ -330,24 +330,24 @@ for lines in range(1000):
 
 @pytest.mark.slow
 def test_killed_between_any_two_steps(root: Path):
-    """Prevents: the same, at whatever moment of storing a record its process is killed."""
+    """Prevents: a process that is killed at some line leaves half a record or a gap."""
     output, _ = program(KILLED_AT_EACH_LINE, root).communicate(timeout=100)
     left = [*map(int, output.split())]
     assert left == sorted(left)
     assert left.count(0) >= 8
     assert left.count(1) >= 5
     journal = journal_in(LocalStorage(root))
-    # The last one was not killed.
+    # The last child process was not killed.
     assert numbers(journal) == [*range(1, left.count(1) + 2)]
     others = [each.name for each in root.rglob("*") if each.is_file() and each.suffix != ".json"]
     assert [name for name in others if not UNFINISHED.fullmatch(name)] == []
 
 
-# What readers learn.
+# What readers see.
 
 
 class Late(Proxy):
-    """A store whose listings lack what was written last."""
+    """A store whose listings lack some records."""
 
     def __init__(self, behind: Storage, *lacks: int) -> None:
         super().__init__(behind)
@@ -361,8 +361,7 @@ class Late(Proxy):
     ("lacks", "seen"), [((4, 5), 3), ((1, 2, 3, 4, 5), 0), ((2,), 5), ((1, 3, 5), 4)]
 )
 def test_a_listing_that_is_late(root: Path, lacks: tuple[int, ...], seen: int):
-    """Prevents: a record that takes the place of a newer one, or a refresh that is refused or goes
-    round in circles, because a network file system lists files late."""
+    """Prevents: if listings are late, a record replaces a newer record, or a refresh fails."""
     storage = objects(root)
     newest = add(journal_in(storage), claim(1), intent("a"), closing(1), claim(2), intent("b"))
     journal = journal_in(Late(storage, *lacks))
@@ -376,14 +375,13 @@ def test_a_listing_that_is_late(root: Path, lacks: tuple[int, ...], seen: int):
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a few records are kept."""
+    """Make journals keep only a few records."""
     monkeypatch.setattr(journal_module, "KEPT", 4)
 
 
 @pytest.mark.usefixtures("few")
 def test_a_sleeper_whose_number_is_free_again(storage: Storage):
-    """Prevents: a process that slept through hundreds of refreshes, creates a number that was
-    removed meanwhile, and believes that the data source is its own."""
+    """Prevents: a process that slept for long uses a removed number again and takes a claim."""
     journal, asleep = journal_in(storage), [History()]
     for number in range(1, 13):
         asleep.append(add(journal, claim(number)))
@@ -408,8 +406,7 @@ def test_a_sleeper_whose_number_is_free_again(storage: Storage):
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("lacks", [(), range(20, 99), range(1, 99)], ids=["none", "newest", "all"])
 def test_a_sleeper_whose_listings_are_late(root: Path, lacks: Sequence[int]):
-    """Prevents: two refreshes that each hold the data source: one slept since it had found no
-    record, and a late listing did not show it that the first records have been removed since."""
+    """Prevents: a process that slept for long takes a claim because a listing is late."""
     storage = objects(root)
     newest = refreshes(journal_in(storage), *range(1, 13))
     for asleep in (History(), History().after(claim(1))):
@@ -422,7 +419,7 @@ def test_a_sleeper_whose_listings_are_late(root: Path, lacks: Sequence[int]):
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("nth", range(1, 6))
 def test_records_are_removed_while_one_reads_on(root: Path, nth: int, when: str):
-    """Prevents: a fence that looks at a record of long ago, because the next one was removed."""
+    """Prevents: a reader stops at an old record because the next record was removed."""
     storage = objects(root)
     start = refreshes(journal_in(storage), 1)
     before = refreshes(journal_in(storage), 2)
@@ -434,14 +431,14 @@ def test_records_are_removed_while_one_reads_on(root: Path, nth: int, when: str)
     reader.place.deployment()
     reader.place.storage = At(storage, "read", others_go_on, nth=nth, when=when)  # ty: ignore
     found = reader.latest(start)
-    # At some moment of its reading, it was the newest one.
+    # The found history was the newest at some moment of the reading.
     assert found in (before, journal_in(storage).history())
     assert reader.latest(found) == journal_in(storage).history()
 
 
 @pytest.mark.usefixtures("few")
 def test_a_listing_that_is_late_after_a_removal(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a minute of requests, one for each record that was removed, before a refresh."""
+    """Prevents: before a refresh, a request for each removed record takes a minute."""
     monkeypatch.setattr(journal_module, "KEPT", 40)
     storage = objects(root)
     newest = History()
@@ -454,7 +451,7 @@ def test_a_listing_that_is_late_after_a_removal(root: Path, monkeypatch: pytest.
 
 
 class Keeping(Proxy):
-    """A store that removes nothing."""
+    """A store in which every deletion fails."""
 
     def before(self, name: str, args: Sequence[Any]) -> None:
         if name == "delete":
@@ -463,7 +460,7 @@ class Keeping(Proxy):
 
 @pytest.mark.usefixtures("few")
 def test_what_cannot_be_removed_goes_the_next_time(root: Path):
-    """Prevents: a refresh that fails after it has published, as an old record cannot be removed."""
+    """Prevents: a refresh fails after its publish because an old record cannot be removed."""
     storage = objects(root)
     journal = journal_in(storage)
     journal.place.established()
@@ -478,8 +475,7 @@ def test_what_cannot_be_removed_goes_the_next_time(root: Path):
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("lost", [(23,), (20,), (20, 21, 22, 23)])
 def test_a_record_that_is_missing(storage: Storage, lost: tuple[int, ...]):
-    """Prevents: a claim or an open request is gone, and no refresh asks why; a backup restored in
-    part that passes for the first refresh of all."""
+    """Prevents: a missing record goes unnoticed, or a partial backup counts as a new journal."""
     journal = journal_in(storage)
     newest = refreshes(journal, *range(1, 13))
     assert newest.floor <= 20
@@ -490,7 +486,7 @@ def test_a_record_that_is_missing(storage: Storage, lost: tuple[int, ...]):
     message = str(refused.value)
     assert f"{journal.place.where}/{file(journal, min(lost))} is missing" in message
     assert "Restore the folder from a backup. Or move its records away" in message
-    # Older ones were removed by us.
+    # Records before the floor may be missing, because refreshes remove them.
     for number in lost:
         storage.put(file(journal, number), b"restored")
     storage.delete(file(journal, newest.floor - 1))
@@ -498,7 +494,7 @@ def test_a_record_that_is_missing(storage: Storage, lost: tuple[int, ...]):
 
 
 class Torn(Proxy):
-    """A store that lists an object which it does not have."""
+    """A store that lists one object too many."""
 
     def list(self, prefix: str) -> Iterator[Entry]:
         entries = [*self.behind.list(prefix)]
@@ -507,7 +503,7 @@ class Torn(Proxy):
 
 
 def test_a_newest_record_that_is_listed_and_missing(root: Path):
-    """Prevents: a history that ends before its newest record."""
+    """Prevents: a reader sees a history that ends before its newest record."""
     storage = objects(root)
     refreshes(journal_in(storage), 1)
     with pytest.raises(RefusedError, match=r"000000003\.json is missing"):
@@ -523,8 +519,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("cause", UNREADABLE)
 def test_a_record_that_this_release_cannot_read(storage: Storage, cause: str):
-    """Prevents: a release sends during a newer one, as it does not see the claim of that one;
-    a damaged record that is overlooked or overwritten."""
+    """Prevents: a refresh overlooks or overwrites a record that it cannot read."""
     content, words = UNREADABLE[cause]
     journal = journal_in(storage)
     known = refreshes(journal, 1)
@@ -544,7 +539,7 @@ def test_a_record_that_this_release_cannot_read(storage: Storage, cause: str):
 
 
 def counted(storage: Any, use: Callable[[StoredJournal], object]) -> dict[str, int]:
-    """How often a use of the journal asks the store for what."""
+    """How many requests of each kind a use of the journal sends to the store."""
     counting = CountingStorage(storage)
     journal = journal_in(counting)
     journal.place.deployment()
@@ -556,8 +551,7 @@ def counted(storage: Any, use: Callable[[StoredJournal], object]) -> dict[str, i
 @pytest.mark.parametrize("complete", [True, False], ids=["completed", "refused"])
 @pytest.mark.parametrize("times", [5, pytest.param(5000, marks=pytest.mark.slow)])
 def test_ten_thousand_records_cost_what_ten_cost(times: int, complete: bool):
-    """Prevents: refreshes that take longer and longer, after a year of them or of refusals; a
-    checkpoint that is forgotten by then."""
+    """Prevents: after a year of refreshes, each takes longer, or the checkpoint is forgotten."""
     store: Any = MemoryStore(lambda: datetime.now(UTC), Random(0))
     left = refreshes(journal_in(store), 1).checkpoint
     newest = refreshes(journal_in(store), *range(2, times + 1), complete=complete)

@@ -38,7 +38,7 @@ from tableau_pipeline_tests.snapshots.support import age
 __all__ = ["root"]
 
 LOG = logging.getLogger(__name__)
-# In days.
+# One minute, in days.
 MINUTE = 1 / (24 * 60)
 ELSEWHERE = Claim(refresh=2, owner=Owner(run_id="other", boot="another machine", pid=1))
 
@@ -69,7 +69,7 @@ with claimed(
 
 
 def test_one_refreshes_at_a_time_and_the_dead_hold_nothing(root: Path):
-    """Prevents: two scripts that refresh at once, or a killed one that blocks all others."""
+    """Prevents: two scripts refresh at once, or a killed script blocks all others."""
     mine = script_journal(root, "sales")
 
     def hold() -> History:
@@ -82,7 +82,7 @@ def test_one_refreshes_at_a_time_and_the_dead_hold_nothing(root: Path):
         with pytest.raises(RefreshError, match="unlock sales") as refused:
             hold()
         assert f"process {process.pid} on " in str(refused.value)
-        # Another data source does not wait; nor does one in another folder.
+        # A refresh of another data source, or in another folder, does not wait.
         for other in (script_journal(root, "other"), script_journal(root.parent, "sales")):
             with claimed(other, what="", timeout=0, sleep=time.sleep, log=LOG):
                 assert not mine.has_ended(other_claim)
@@ -92,8 +92,7 @@ def test_one_refreshes_at_a_time_and_the_dead_hold_nothing(root: Path):
 
 
 def test_an_owner_on_another_host_is_not_sought_among_processes_here(storage: Any):
-    """Prevents: a refresh on another host, or in a container, counts as ended because no process of
-    this host has its process id."""
+    """Prevents: a refresh on another host counts as ended because its PID is free here."""
     gone = owner_here("gone").model_copy(update={"pid": 2**22 + 1})
     journal = journal_in(storage)
     assert journal.has_ended(Claim(refresh=2, owner=gone))
@@ -102,7 +101,7 @@ def test_an_owner_on_another_host_is_not_sought_among_processes_here(storage: An
 
 
 def test_a_process_of_another_user_is_alive(storage: Any, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: two users of one host refresh at the same time."""
+    """Prevents: two users of one host refresh one data source at the same time."""
 
     def forbidden(*_: object) -> None:
         raise PermissionError
@@ -113,8 +112,8 @@ def test_a_process_of_another_user_is_alive(storage: Any, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("has_ended", [True, False])
 def test_dagster_knows_whether_a_run_has_ended(storage: Any, root: Path, has_ended: bool):
-    """Prevents: a wait of ten minutes for a run that has ended, as Dagster knows; or a run on a
-    slow host counts as ended, although Dagster knows that it goes on."""
+    """Prevents: a refresh does not ask Dagster, which knows whether the run of a claim has
+    ended."""
     asked = []
 
     def ask(owner: Owner) -> bool:
@@ -125,7 +124,7 @@ def test_dagster_knows_whether_a_run_has_ended(storage: Any, root: Path, has_end
     journal = journal_in(storage, ask=ask)
     assert journal.has_ended(ELSEWHERE) is has_ended
     assert asked == [ELSEWHERE.owner]
-    # If the process is gone, Dagster need not be asked.
+    # If the process is gone, the journal does not ask Dagster.
     gone = owner_here("gone").model_copy(update={"pid": 2**22 + 1})
     assert journal.has_ended(Claim(refresh=2, owner=gone))
     assert len(asked) == 1
@@ -135,8 +134,7 @@ def test_dagster_knows_whether_a_run_has_ended(storage: Any, root: Path, has_end
 def test_without_dagster_the_heartbeat_decides(
     storage: Any, root: Path, monkeypatch: pytest.MonkeyPatch, host_is_ahead: float
 ):
-    """Prevents: a refresh of another Dagster instance counts as ended while it runs, for instance
-    because a host's clock is wrong; or a refresh whose host is gone blocks all others for ever."""
+    """Prevents: a wrong clock ends a running refresh's claim, or a lost host keeps its claim."""
     moment = time.time() + host_is_ahead * 60
     monkeypatch.setattr(journal_store, "time", SimpleNamespace(time=lambda: moment))
     journal = journal_in(storage)
@@ -147,7 +145,7 @@ def test_without_dagster_the_heartbeat_decides(
     assert not journal.has_ended(ELSEWHERE)
     pass_minutes(root, 1)
     assert journal.has_ended(ELSEWHERE)
-    # The records are as old as before, but there is a heartbeat.
+    # The records are old, but the heartbeat is new.
     storage.replace(file(journal, 0).replace("000000000.json", "heartbeat"), b"")
     assert not journal.has_ended(ELSEWHERE)
     pass_minutes(root, 10.5)
@@ -157,8 +155,7 @@ def test_without_dagster_the_heartbeat_decides(
 
 
 def test_a_waiting_refresh_gives_no_sign_of_life(storage: Any, root: Path):
-    """Prevents: two refreshes wait for a dead one, and each takes the files that the other writes
-    to read the store's clock for a heartbeat of the dead one."""
+    """Prevents: files of waiting refreshes count as the heartbeat of a dead refresh."""
     pass_minutes(root, 11)
     journal = journal_in(storage)
     folder = (root / file(journal, 1)).parent
@@ -168,14 +165,14 @@ def test_a_waiting_refresh_gives_no_sign_of_life(storage: Any, root: Path):
 
 
 class Late(Proxy):
-    """A store that does not list what was just written."""
+    """A store whose listings lack the new files that show the store's clock."""
 
     def list(self, prefix: str) -> Iterator[Entry]:
         return (each for each in self.behind.list(prefix) if "clock" not in each.key)
 
 
 def test_a_late_listing_ends_nothing(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: in a store that lists files late, the clock of this host decides."""
+    """Prevents: if listings are late, the clock of this host decides about a claim."""
     storage = objects(root)
     refreshes(journal_in(storage), 1)
     ahead = SimpleNamespace(time=lambda: time.time() + 3600)
@@ -184,7 +181,7 @@ def test_a_late_listing_ends_nothing(root: Path, monkeypatch: pytest.MonkeyPatch
 
 
 class ReadOnly(Proxy):
-    """A store, or a folder, where this user may only read."""
+    """A store that this user may only read."""
 
     def __init__(self, behind: Any, error: type[Exception]) -> None:
         super().__init__(behind)
@@ -214,7 +211,7 @@ def test_a_user_who_may_only_read(root: Path, error: type[Exception]):
 
 
 class Flaky(Proxy):
-    """A store that does not always answer."""
+    """A store whose writes raise prepared errors."""
 
     errors: Sequence[Exception] = ()
 
@@ -226,7 +223,7 @@ class Flaky(Proxy):
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A heart that beats often."""
+    """Make heartbeats frequent."""
     monkeypatch.setattr(journal_store, "BEAT", timedelta(seconds=0.02))
 
 
@@ -235,14 +232,13 @@ def hearts() -> list[threading.Thread]:
 
 
 def heartbeat(root: Path) -> Path:
-    """The file of a heartbeat."""
+    """The file of the heartbeat."""
     return root / file(journal_in(LocalStorage(root)), 0).replace("000000000.json", "heartbeat")
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_heartbeat_goes_on_and_ends(root: Path):
-    """Prevents: a refresh counts as dead while it sends a large file, or after the store failed for
-    a moment; a thread goes on after its refresh has ended."""
+    """Prevents: a running refresh counts as dead, or its thread continues after its end."""
     storage = Flaky(LocalStorage(root))
     refreshes(journal_in(LocalStorage(root)), 1)
     pass_minutes(root, 60)
@@ -264,8 +260,7 @@ def test_a_heartbeat_goes_on_and_ends(root: Path):
 
 @pytest.mark.usefixtures("quick")
 def test_a_heart_beats_for_as_long_as_a_claim_holds(root: Path):
-    """Prevents: a claim without a heartbeat, as of a dead refresh; or a failed refresh leaves its
-    thread behind."""
+    """Prevents: a claim has no heartbeat, or a failed refresh leaves its thread behind."""
     journal = journal_in(LocalStorage(root))
     with ExitStack() as stack:
         stack.enter_context(pytest.raises(RefreshError, match="the line went dead"))
@@ -278,7 +273,7 @@ def test_a_heart_beats_for_as_long_as_a_claim_holds(root: Path):
 
 
 def test_a_look_at_a_live_claim_costs_little(root: Path):
-    """Prevents: hundreds of requests while a refresh waits for another one."""
+    """Prevents: a refresh that waits for another refresh sends hundreds of requests."""
     storage = objects(root)
     refreshes(journal_in(storage), *range(1, 20))
     calls = counted(storage, lambda journal: journal.has_ended(ELSEWHERE))

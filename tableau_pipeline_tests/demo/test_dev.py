@@ -34,7 +34,7 @@ LOCATIONS = """
 
 @contextmanager
 def dev(folder: Path, **variables: str) -> Iterator[tuple[WebServer, str]]:
-    """`make dev` on free ports; the web server and the sandbox's URL."""
+    """Run `make dev` on free ports; the block gets the web server and the sandbox's URL."""
     home, log, port = folder / "home", folder / "dev.log", free_port()
     home.mkdir(exist_ok=True)
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
@@ -50,7 +50,7 @@ def dev(folder: Path, **variables: str) -> Iterator[tuple[WebServer, str]]:
 
 
 def refresh_as_documented(server: WebServer) -> str:
-    """Make the documented call, as another system would; the run's id."""
+    """Make the documented call, as another system would; return the ID of the run."""
     (call,) = page("how-to/other-systems.md").whole.blocks("bash")
     documented = "http://127.0.0.1:3000"
     assert documented in call
@@ -64,10 +64,10 @@ def refresh_as_documented(server: WebServer) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_path: Path):
-    """Prevents: a location that tests load and the servers do not; a JVM for moving files; a
-    documented call that other systems make in vain; servers that outlive `make dev`."""
+    """Prevents: `make dev` loads no location, needs Java to move files, or leaves servers
+    behind."""
     no_java = {"JAVA_HOME": str(tmp_path / "no java"), "PATH": "/usr/bin/nothing"}
-    # Its server is another one, so the records of the story are not its own.
+    # `make dev` starts another server, so it must not use the records of the story.
     ours = {"PIPELINE_DATA_DIR": str(story.data_dir), "PIPELINE_DEPLOYMENT": "dev"}
     with dev(tmp_path, **ours, **no_java) as (server, sandbox):
         (location,) = server.ask(LOCATIONS)["workspaceOrError"]["locationEntries"]
@@ -94,7 +94,7 @@ def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_pat
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_web_shows_what_the_demo_published(tmp_path: Path):
-    """Prevents: green assets with an empty sandbox, and links to a port without a server."""
+    """Prevents: assets look green although the sandbox is empty, or links have no server."""
     home = tmp_path / "home"
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
@@ -106,7 +106,7 @@ def test_the_web_shows_what_the_demo_published(tmp_path: Path):
     ).stdout  # fmt: skip
     lines = output.splitlines()
     assert output.count("Starting Spark, which takes some seconds") == 1
-    # Before the first asset: who watches knows what takes so long.
+    # This message comes before the first asset, so that users know what takes so long.
     assert _first(lines, "Starting Spark") < _first(lines, "raw_airlines")
     assert sum(line.endswith(" equal") for line in lines) == 10
     with dev(tmp_path, **variables) as (server, _):
@@ -128,7 +128,7 @@ def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
-    """Prevents: a cause without a remedy."""
+    """Prevents: the error about a port in use names no remedy."""
     with socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -146,7 +146,7 @@ def test_a_port_in_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("port", ["web", "-1"])
 def test_no_port(monkeypatch: pytest.MonkeyPatch, port: str):
-    """Prevents: a traceback for a typing error."""
+    """Prevents: a mistyped port leads to a traceback."""
     monkeypatch.setenv("SANDBOX_PORT", port)
     with pytest.raises(RuntimeError, match=f"SANDBOX_PORT is '{port}'"), local_sandbox():
         pass

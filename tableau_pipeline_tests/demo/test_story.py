@@ -21,7 +21,7 @@ TABLES = ("flights", "airlines", "airports", "planes")
 
 
 def test_each_chapter_decides_and_ends_equal(story: Story):
-    """Prevents: the main job shipping wrong rows, or nothing, or everything again."""
+    """Prevents: the main job publishes wrong rows, or nothing, or everything again."""
     flights = [line for line in story.lines if line.datasource == "NYC Flights"]
     assert all(line.differences == [] for line in story.lines)
     first, december, late, nothing, back, again = (line.ended.bytes_sent for line in flights)
@@ -31,18 +31,18 @@ def test_each_chapter_decides_and_ends_equal(story: Story):
 
 
 def test_the_example_is_clean(story: Story):
-    """Prevents: a first look at Dagster that shows a warning of which a newcomer knows nothing."""
+    """Prevents: a newcomer's first look at Dagster shows a warning."""
     key = dg.AssetKey("nyc_flights")
     summaries = story.instance.event_log_storage.get_latest_asset_check_execution_by_key(
         [dg.AssetCheckKey(key, name) for name in ("guard", "keys", "schema")]
     )
     assert len(summaries) == 3
-    # A later test may have planned a check in a run that has failed before it.
+    # Another test may have planned a check in a run that failed before the check.
     assert {each.status.value for each in summaries.values()} <= {"SUCCEEDED", "PLANNED"}
 
 
 def test_file_holds_the_tables_and_the_keys_between_them(story: Story, tmp_path: Path):
-    """Prevents: the hash column showing up in Tableau, and a data model without relationships."""
+    """Prevents: Tableau shows the hash column, or a data model loses its relationships."""
     with session(story.sandbox) as site:
         (remote,) = site.tsc.datasources.filter(name="NYC Flights")
     file = shutil.copy(story.sandbox.hyper_file(str(remote.id)), tmp_path)
@@ -63,12 +63,13 @@ def test_file_holds_the_tables_and_the_keys_between_them(story: Story, tmp_path:
 
 
 def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
-    """Prevents: a first look at the demo that shows something without an explanation."""
-    # Other tests may have left a refresh that failed; this one finds nothing to do, as the demo's.
+    """Prevents: after the demo, a command shows something that the page does not show."""
+    # The last refresh of another test may have failed. Here, a refresh finds nothing to do, as at
+    # the end of the demo.
     job = story.definitions.resolve_implicit_global_asset_job_def()
     keys = [key for each in datasources() for key in asset_keys(each.key)]
     assert job.execute_in_process(instance=story.instance, asset_selection=keys).success
-    # Others have published files, which every status of this data folder would show.
+    # Other tests have published files, which `status` would show.
     for key in journal_place().recorded_keys():
         if key.startswith(KEY_PREFIX):
             forget(story.instance, key)
@@ -78,7 +79,7 @@ def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
     def type_command(command: str) -> Result:
         code, (out, err) = run(command.split()), capsys.readouterr()
-        # Other tests have published files, which no data source declares.
+        # Files that other tests have published appear as not declared here.
         lines = [line for line in out.splitlines(keepends=True) if "not declared here" not in line]
         return Result(code, "".join(lines), err)
 

@@ -26,14 +26,14 @@ STORES = [
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ObjectServer]:
-    """An object store that runs."""
+    """A running object store."""
     with request.param(tmp_path_factory.mktemp("server") / "server").running() as server:
         yield server
 
 
 @pytest.fixture
 def network(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
-    """What lies between the store and this process, which soon gives up."""
+    """The network between the store and this process, which retries rarely and briefly."""
     monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
     monkeypatch.setattr(storage, "_PAUSES", (0.1, 0.1))
     with Network(server.port).running() as network:
@@ -50,7 +50,7 @@ def location(server: ObjectServer) -> str:
 
 @pytest.fixture
 def client(location: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], SnapshotStore]:
-    """Makes stores of snapshots as a host has them, each with a disk of its own."""
+    """A function that makes the snapshot store of a new host, with its own disk for copies."""
     return lambda: SnapshotStore(
         ObjectStorage(location, LocalCopies(tmp_path_factory.mktemp("copies"), 10**9))
     )

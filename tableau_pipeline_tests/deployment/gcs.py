@@ -1,9 +1,9 @@
 """A server of one bucket that speaks the XML API of Google Cloud Storage.
 
-`python -m tableau_pipeline_tests.deployment.gcs PORT FOLDER`. It knows what clients of this project
-ask for, after https://cloud.google.com/storage/docs/xml-api/reference-methods: reads with ranges,
-lists, deletions, uploads in parts, and writes with the condition that no object is there. The
-emulators of others ignore that condition, or do not know this API.
+Start it by `python -m tableau_pipeline_tests.deployment.gcs PORT FOLDER`. It answers the requests
+of this project's clients, after https://cloud.google.com/storage/docs/xml-api/reference-methods:
+reads with ranges, lists, deletions, uploads in parts, and writes that fail if the object exists.
+Other emulators ignore this condition, or lack this API.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ _PAGE = 1000
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers requests for the objects of a folder. A key is the quoted name of a file."""
+    """Answers requests for the objects of a folder. The name of a file is the quoted key."""
 
     protocol_version = "HTTP/1.1"
     folder: ClassVar[Path]
 
     def do_GET(self) -> None:
-        """Read an object or a part of it, or list the bucket."""
+        """Read an object, read a part of an object, or list the bucket."""
         if not self._key:
             return self._list()
         try:
@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def _write(self, content: bytes, answer: bytes = b"") -> None:
-        """Write an object, on the disk once this answers; with a condition, never replace."""
+        """Store an object on the disk, then answer; with a condition, replace no object."""
         written = self.folder / "uploads" / uuid4().hex
         with written.open("wb") as file:
             file.write(content)
@@ -118,7 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, f"<ListBucketResult>{text}{more}</ListBucketResult>".encode())
 
     def _entries(self, prefix: str, delimiter: str) -> Iterator[tuple[str, str]]:
-        """Yield the key and the XML of each object, or of each folder, in order."""
+        """Yield the key and the XML of each object or folder, in order."""
         last = None
         for key, path in sorted((unquote(p.name), p) for p in (self.folder / "objects").iterdir()):
             if not key.startswith(prefix):

@@ -1,4 +1,5 @@
-"""Servers of object stores on this machine, and a network that loses what a test wants."""
+"""Servers of object stores on this machine, and a network that loses the requests a test
+chooses."""
 
 import base64
 import hashlib
@@ -32,9 +33,9 @@ class ObjectServer(ABC):
     """A server of one bucket.
 
     Attributes:
-        url: of the bucket.
-        variables: those of the server itself.
-        outlives_a_kill: whether what it has confirmed is there if it starts again.
+        url: the URL of the bucket.
+        variables: environment variables of the server process.
+        outlives_a_kill: whether confirmed objects are still there after a kill and a new start.
     """
 
     url: str
@@ -53,15 +54,15 @@ class ObjectServer(ABC):
 
     @abstractmethod
     def settings_at(self, port: int) -> Mapping[str, str]:
-        """The variables by which clients find it, at its own port or at one that leads to it."""
+        """The environment variables of clients that reach the server through this port."""
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """The variables by which clients find it."""
+        """The environment variables of clients that reach the server at its own port."""
         return self.settings_at(self.port)
 
     def start(self) -> None:
-        """Start it, on the objects that are there, and wait until it answers."""
+        """Start the server on its existing objects, and wait until it answers."""
         log = self.folder / "log"
         with log.open("a") as output:
             self._process = subprocess.Popen(
@@ -77,8 +78,8 @@ class ObjectServer(ABC):
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """Run it for as long as the block runs, for a process that has opened no store yet."""
-        # A bucket has the same URL on each of these servers.
+        """Run the server during the block; forget all stores that this process has opened."""
+        # The buckets of different servers may have one URL, so a cached store may be the wrong one.
         store_at.cache_clear()
         try:
             self.start()
@@ -88,7 +89,7 @@ class ObjectServer(ABC):
             store_at.cache_clear()
 
     def kill(self) -> None:
-        """End it as a loss of power would."""
+        """End the server as a loss of power would."""
         assert self._process
         self._process.kill()
         self._process.wait()
@@ -110,7 +111,7 @@ _USER, SECRET = "somebody", "a secret of the test's"
 
 
 class S3Server(ObjectServer):
-    """A server of one bucket. What it has confirmed outlives it."""
+    """An S3 server of one bucket. Objects that it has confirmed survive its end."""
 
     url = f"s3://{BUCKET}"
     variables: ClassVar[Mapping[str, str]] = {"ROOT_ACCESS_KEY": _USER, "ROOT_SECRET_KEY": SECRET}
@@ -131,7 +132,7 @@ class S3Server(ObjectServer):
         }
 
 
-# Those of every emulator, as Azure documents them.
+# The account and the key of every emulator, as Azure documents them.
 AZURE_ACCOUNT = "devstoreaccount1"
 AZURE_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -139,10 +140,10 @@ AZURE_KEY = (
 
 
 class AzureServer(ObjectServer):
-    """A server of one container."""
+    """An Azure server of one container."""
 
     url = f"abfss://{BUCKET}@{AZURE_ACCOUNT}.dfs.core.windows.net"
-    # It writes its list of blobs every few seconds.
+    # The server writes its list of blobs only every few seconds.
     outlives_a_kill = False
 
     def command(self) -> Sequence[str | Path]:
@@ -159,7 +160,7 @@ class AzureServer(ObjectServer):
         }
 
     def start(self) -> None:
-        """Start it, wait until it answers, and create the container."""
+        """Start the server, wait until it answers, and create the container."""
         super().start()
         date, version = formatdate(usegmt=True), "2021-08-06"
         text = (
@@ -180,7 +181,8 @@ class AzureServer(ObjectServer):
 
 
 class GcsServer(ObjectServer):
-    """A server of one bucket. What it has confirmed outlives it."""
+    """A Google Cloud Storage server of one bucket. Objects that it has confirmed survive its
+    end."""
 
     url = f"gs://{BUCKET}"
 
@@ -199,17 +201,17 @@ class GcsServer(ObjectServer):
         return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account)}
 
 
-# Longer than clients of these tests take until they give up.
+# After this time, the clients of these tests have given up.
 _LATE_SECONDS = 1.5
 
 
 class Fault(StrEnum):
-    """What becomes of a request.
+    """What happens to a request.
 
-    LOST: it does not arrive.
-    UNANSWERED: it arrives, but its answer does not, as the connection is reset.
-    CUT: half of its answer arrives.
-    LATE: it arrives when its sender has given up.
+    LOST: the request does not arrive.
+    UNANSWERED: the request arrives, but the connection is reset before the answer.
+    CUT: half of the answer arrives.
+    LATE: the request arrives after its sender has given up.
     """
 
     LOST = "lost"
@@ -219,12 +221,12 @@ class Fault(StrEnum):
 
 
 class Network:
-    """Hands on the requests to a server of this machine.
+    """Passes requests on to a server of this machine.
 
     Attributes:
-        port: where clients find the server.
-        fault: what becomes of a request, by its method and path; it may change at any time.
-        requests: those that clients have sent.
+        port: the port at which clients find the server.
+        fault: returns the fault for a method and a path; a test may replace it at any time.
+        requests: the methods and paths of all requests.
     """
 
     port: int
@@ -250,7 +252,8 @@ class Network:
         elif fault is not Fault.LOST:
             answer = call.handed_on()
             if fault is Fault.UNANSWERED:
-                # Clients take an orderly end for a request that was not dealt with.
+                # After an orderly end, clients believe that the request was not processed. So reset
+                # the connection.
                 no_time = struct.pack("ii", 1, 0)
                 call.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_time)
                 for each in (call.rfile, call.wfile, call.connection):
@@ -260,15 +263,15 @@ class Network:
                 call.pass_back(answer, share=0.5 if fault is Fault.CUT else 1)
 
     def down_after(self, count: int, fault: Fault = Fault.LOST) -> None:
-        """Pass on the next requests, so many; then lose everything, or what the fault says."""
+        """Pass on the next `count` requests; then apply the fault to each request."""
         last = len(self.requests) + count
         self.fault = lambda method, path: fault if len(self.requests) > last else None
 
     def up(self) -> None:
-        """Lose nothing from now on."""
+        """Pass on all requests from now on."""
         self.fault = lambda method, path: None
 
     def settle(self) -> None:
-        """Wait until what is late has arrived."""
+        """Wait until all late requests have arrived."""
         for sending in self._late:
             sending.join()

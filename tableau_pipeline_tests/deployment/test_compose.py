@@ -1,4 +1,4 @@
-"""What can be known of the image, the composition and .env without Docker."""
+"""Checks of the image, compose.yaml and .env that need no Docker."""
 
 import json
 import os
@@ -23,7 +23,8 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 
 def dagster_yaml_with_logs() -> dict[str, Any]:
-    """deploy/dagster.yaml, with the logs of runs in a bucket: a comment at its end says how."""
+    """deploy/dagster.yaml with the logs of runs in a bucket, as the comment at its end
+    describes."""
     text = (ROOT / "deploy" / "dagster.yaml").read_text("utf-8")
     before, heading, logs = text.partition("# compute_logs:\n")
     return yaml.safe_load(before + (heading + logs).replace("# ", ""))
@@ -37,19 +38,19 @@ def text(name: str) -> str:
 
 
 def variables(of: str) -> set[str]:
-    """Those that a compose file takes from the environment; `$$` is a dollar."""
+    """The variables that a compose file takes from the environment; `$$` is a dollar sign."""
     return set(re.findall(r"\$\{(\w+)", of.replace("$$", "")))
 
 
 def test_dockerfile_is_clean():
-    """Prevents: an image that runs as root, or grows by what apt and pip leave behind."""
+    """Prevents: the image runs as root, or grows by files that apt and pip leave behind."""
     linter = Path(sys.executable).with_name("hadolint")
     linted = subprocess.run([linter, ROOT / "Dockerfile"], capture_output=True, text=True)
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
 def test_images_are_pinned():
-    """Prevents: a build of next month that starts from another image than was tested."""
+    """Prevents: next month's build starts from an image that was never tested."""
     bases = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", text("Dockerfile"), re.M)
     stages = {stage for _, stage in bases}
     pulled = [image for image, _ in bases if image not in stages]
@@ -60,7 +61,7 @@ def test_images_are_pinned():
 
 
 def test_the_user_of_the_image_writes_to_volumes_only():
-    """Prevents: a model that changes dagster.yaml or the code for the next start."""
+    """Prevents: a model changes dagster.yaml or the code for the next start."""
     (owned,) = re.findall(r"--owner=pipeline --group=pipeline (.*) \\\n", text("Dockerfile"))
     volumes = {place for each in SERVICES.values() for place in each["volumes"]}
     mounted = {place.partition(":")[2] for place in volumes} - {"/var/lib/postgresql/data"}
@@ -69,13 +70,13 @@ def test_the_user_of_the_image_writes_to_volumes_only():
 
 
 def test_compose_file_keeps_to_the_specification():
-    """Prevents: a key that Docker refuses, first seen on the server."""
+    """Prevents: Docker on the server refuses a key of compose.yaml."""
     composition = PyCompose.from_json(json.dumps(COMPOSE))
     assert sorted(composition.service_names()) == ["code", "daemon", "postgres", "webserver"]
 
 
 def test_compose_file_names_only_what_there_is():
-    """Prevents: a volume or a service that is not declared, which no schema knows."""
+    """Prevents: compose.yaml names a volume or a service that it does not declare."""
     for service in SERVICES.values():
         assert set(service.get("depends_on", {})) <= SERVICES.keys()
         for volume in service["volumes"]:
@@ -85,7 +86,7 @@ def test_compose_file_names_only_what_there_is():
 
 
 def test_dagsters_of_the_image_are_the_composed_ones():
-    """Prevents: an image that starts otherwise by itself than in the composition."""
+    """Prevents: the image starts differently by itself and in the composition."""
     (command,) = re.findall(r"^CMD (\[.*\])$", text("Dockerfile"), re.M)
     assert json.loads(command) == SERVICES["code"]["command"]
     settings = dict(re.findall(r"(DAGSTER_HOME|PIPELINE_DATA_DIR)=(\S+)", text("Dockerfile")))
@@ -94,7 +95,7 @@ def test_dagsters_of_the_image_are_the_composed_ones():
 
 
 def test_every_variable_is_documented():
-    """Prevents: a setting that an administrator finds out by a failed start."""
+    """Prevents: an administrator learns of a setting only from a failed start."""
     documented = set(re.findall(r"^#? ?(\w+)=", text(".env.example"), re.M))
     storage = re.findall(r"env: (\w+)", text("deploy/dagster.yaml"))
     assert variables(text("compose.yaml")) | set(storage) <= documented
@@ -102,7 +103,7 @@ def test_every_variable_is_documented():
 
 
 def test_secrets_come_from_the_environment_only():
-    """Prevents: a password in the repository, in a layer of the image, or where none is needed."""
+    """Prevents: a password is in the repository, in the image, or in the wrong service."""
     assert not SECRET.search(re.sub(r"#.*", "", text("Dockerfile")))
     for name, service in SERVICES.items():
         assert ("env_file" in service) == (name == "code")
@@ -114,7 +115,7 @@ def test_secrets_come_from_the_environment_only():
 
 
 def test_what_the_image_copies_is_there_and_let_in():
-    """Prevents: a build that stops at a COPY, and one that takes `.env` along."""
+    """Prevents: a build stops at a COPY, or takes `.env` into the image."""
     first, *rules = [
         line for line in text(".dockerignore").splitlines() if not line.startswith("#")
     ]
@@ -127,7 +128,7 @@ def test_what_the_image_copies_is_there_and_let_in():
 
 
 def test_postgresql_is_the_only_difference():
-    """Prevents: a pool or a retry that one deployment has and the other lacks."""
+    """Prevents: one deployment lacks a pool or a retry that the other deployment has."""
     sqlite: dict[str, Any] = yaml.safe_load(text("dagster_home/dagster.yaml"))
     postgresql: dict[str, Any] = yaml.safe_load(text("deploy/dagster.yaml"))
     storage = postgresql.pop("storage")
@@ -136,7 +137,7 @@ def test_postgresql_is_the_only_difference():
 
 
 def test_code_server_is_the_location_of_the_laptop():
-    """Prevents: triggers that forget that they were on, since the location has another name."""
+    """Prevents: triggers lose their state because the location has another name on a server."""
     (target,) = yaml.safe_load(text("workspace.yaml"))["load_from"]
     (server,) = yaml.safe_load(text("deploy/workspace.yaml"))["load_from"]
     name, module = (target["python_module"][key] for key in ("location_name", "module_name"))
@@ -159,12 +160,13 @@ def test_code_server_is_the_location_of_the_laptop():
     ],
 )
 def test_it_is_read(command: str, tmp_path: Path):
-    """Prevents: a setting that works at the desk and is nothing on the server, or the reverse."""
+    """Prevents: a command of Dagster ignores the settings in .env."""
     home, log = tmp_path / "home", tmp_path / "log"
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
     shutil.copy(ROOT / "workspace.yaml", tmp_path)
-    # A word at which the location stops, and says so; without DAGSTER_HOME the daemon would stop.
+    # The location refuses the word "perhaps", which shows that it has read .env. The daemon would
+    # stop if DAGSTER_HOME were missing.
     settings = (ROOT / ".env.example").read_text("utf-8").replace(":-off}", ":-perhaps}")
     (tmp_path / ".env").write_text(f"{settings}DAGSTER_HOME={home}\n", "utf-8")
     program, *arguments = command.split()
@@ -179,7 +181,7 @@ def test_it_is_read(command: str, tmp_path: Path):
 
 
 def test_it_gives_way_to_the_environment():
-    """Prevents: a .env on the server that silently overrules what the container was given."""
+    """Prevents: a .env on the server silently overrides the variables of the container."""
     lines = (ROOT / ".env.example").read_text("utf-8").splitlines()
     set_here = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     assert len(set_here) > 15

@@ -1,4 +1,4 @@
-"""Hosts that share nothing but an object store and Dagster's database, and are lost at any time."""
+"""Hosts that share only an object store and Dagster's database, and may be lost at any time."""
 
 import os
 import re
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.timeout(900)
 SITE = "tableau_pipeline.publishing.site:TableauSite"
 ANSWERED = Stop(f"{SITE}.update", after=True)
 UPDATE, PUBLISH = "Decision: update.", "Decision: publish (replace)."
-# Where a refresh is killed, and what the next one does.
+# Where a refresh is killed, and the decision of the next refresh.
 PHASES = {
     "building": (Stop("tableau_pipeline.extracts.delta:find_affected", after=True), UPDATE),
     "sent": (Stop("http.client:HTTPConnection.getresponse", within=f"{SITE}.update"), UPDATE),
@@ -47,7 +47,7 @@ versions = count(1)
 
 
 def write(deployment: Deployment, model: str = MODEL) -> None:
-    """Store a version of which one row in ten differs from the one before, and one is new."""
+    """Store a version that differs from the previous version in one row of ten and one new row."""
     version = next(versions)
     ids = range(2_000 + version)
     amounts = [version if number % 10 == version % 10 else 0 for number in ids]
@@ -59,7 +59,7 @@ def write(deployment: Deployment, model: str = MODEL) -> None:
 def running(
     server: ObjectServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Deployment]:
-    """One for all tests of a store, with a published data source."""
+    """A deployment with a published data source, which all tests of a store share."""
     if reason := why_no_hosts():
         pytest.skip(reason)
     with deployed(tmp_path_factory.mktemp("deployment"), server) as found:
@@ -70,13 +70,13 @@ def running(
 
 @pytest.fixture
 def deployment(running: Deployment) -> Deployment:
-    """The same, with a newer version of the model."""
+    """The shared deployment, with a newer version of the model."""
     write(running)
     return running
 
 
 def test_hosts_without_a_common_disk(deployment: Deployment, server: ObjectServer):
-    """Prevents: a refresh that needs a file of the host that refreshed before."""
+    """Prevents: a refresh needs a file of the host that refreshed before."""
     first, second = deployment.first, deployment.second
     for host, other in ((first, second), (second, first)):
         assert host.sees(host.disk)
@@ -89,15 +89,14 @@ def test_hosts_without_a_common_disk(deployment: Deployment, server: ObjectServe
 
 
 def left(folder: Path) -> list[Path]:
-    """Files, without copies and lock files, which the next refresh may use."""
+    """The files in a folder, except copies and lock files, which the next refresh may use."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return [path for path in files if "copies" not in path.parts and path.suffix != ".lock"]
 
 
 @pytest.mark.long
 def test_data_sources_at_once(running: Deployment):
-    """Prevents: refreshes of two hosts, or of two data sources on a host, that disturb each
-    other."""
+    """Prevents: refreshes of two hosts, or of two data sources on a host, disturb each other."""
     models = [f"{MODEL}_{number}" for number in range(3)]
     for _ in range(2):
         for model in models:
@@ -109,8 +108,7 @@ def test_data_sources_at_once(running: Deployment):
 
 
 def test_eight_refreshes_at_once(running: Deployment):
-    """Prevents: of refreshes that begin at one moment on two hosts, two send, or one fails; a data
-    source that is created twice."""
+    """Prevents: of eight refreshes that begin at once, two send or create, or one fails."""
     model = "at_once"
     for number, decision in enumerate(("Decision: publish (create).", UPDATE), start=1):
         write(running, model)
@@ -126,8 +124,7 @@ def test_eight_refreshes_at_once(running: Deployment):
 
 @pytest.mark.long
 def test_another_instance(deployment: Deployment, tmp_path: Path):
-    """Prevents: a run of another Dagster instance on the same data that is taken for ended while
-    it sends, as this instance does not know it; one that knows nothing of what others sent."""
+    """Prevents: an instance takes a run of another instance for ended, or repeats what it sent."""
     other = Host(tmp_path / "other", deployment.settings, home="dagster_home")
     with other.running():
         run = other.paused(MODEL, ANSWERED)
@@ -149,8 +146,7 @@ def test_another_instance(deployment: Deployment, tmp_path: Path):
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_killed_run(deployment: Deployment, phase: str):
-    """Prevents: rows lost or sent twice by the next run on another host, a second data source
-    in addition to the one of the first run, or a claim that stops the next run."""
+    """Prevents: after a killed run, another host loses or repeats rows, or cannot refresh."""
     stop, then = PHASES[phase]
     model = "created" if phase == "created" else MODEL
     write(deployment, model)
@@ -165,7 +161,7 @@ def test_a_killed_run(deployment: Deployment, phase: str):
 
 @pytest.mark.long
 def test_a_paused_run_that_was_given_up(deployment: Deployment):
-    """Prevents: a mixture of two versions that a run ends well with, or that outlives the next."""
+    """Prevents: a run that mixed two versions succeeds, or the mixture outlives the next run."""
     run = deployment.first.paused(MODEL, Stop(f"{SITE}.update"))
     deployment.report_death(run)
     write(deployment)
@@ -174,7 +170,7 @@ def test_a_paused_run_that_was_given_up(deployment: Deployment):
     deployment.first.signal(run, "SIGCONT")
     assert deployment.first.ended(run) == 1
     assert "This refresh was overtaken by a later refresh" in deployment.said(run)
-    # Nothing can hold back what is sent after the last look, but it must not last.
+    # The server takes a request that was sent after the last check. The wrong rows must not last.
     assert deployment.wrong(MODEL) != []
     deployment.second.refresh(MODEL)
     assert deployment.wrong(MODEL) == []
@@ -182,15 +178,14 @@ def test_a_paused_run_that_was_given_up(deployment: Deployment):
 
 @pytest.mark.long
 def test_a_lost_host(deployment: Deployment):
-    """Prevents: a refresh that is taken for dead because its process is not seen from here, or a
-    host that cannot be replaced."""
+    """Prevents: a refresh on another host counts as dead, or a lost host cannot be replaced."""
     run = deployment.first.paused(MODEL, ANSWERED)
     deployment.first.kill()
     shutil.rmtree(deployment.first.disk)
     newer = deployment.second.begin(MODEL)
     waiting = f"Waiting for run {run}, which refreshes shared_{MODEL}"
     until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
-    # The other host cannot know that it is gone: a user terminates the run in Dagster.
+    # The second host cannot know that the first host is lost. A user terminates the run in Dagster.
     deployment.report_death(run)
     assert deployment.second.ended(newer) == 0
     # The rows show that the update of the lost host has arrived.
@@ -204,7 +199,7 @@ def test_a_lost_host(deployment: Deployment):
 
 @pytest.mark.long
 def test_a_database_that_restarts(deployment: Deployment):
-    """Prevents: a run that fails because the database was away for a moment."""
+    """Prevents: a run fails because the database was away for a moment."""
     run = deployment.first.paused(MODEL, ANSWERED)
     deployment.postgresql.kill()
     deployment.first.signal(run, "SIGCONT")
@@ -215,14 +210,13 @@ def test_a_database_that_restarts(deployment: Deployment):
 
 @pytest.mark.parametrize(
     ("stop", "retries"),
-    # Dagster asks six times before it gives up, and for a line of its log as often again.
+    # Dagster tries six times before it gives up, and six more times for a line of its log.
     [(ANSWERED, 12), (CLAIMED, 5)],
     ids=["answered", "claimed"],
 )
 @pytest.mark.long
 def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
-    """Prevents: a refresh that ends well although Dagster has no trace of it, or one that no later
-    run can continue."""
+    """Prevents: a refresh succeeds without a trace in Dagster, or no later run can continue it."""
     run = deployment.first.paused(MODEL, stop)
     logged = len(deployment.first.log())
     deployment.postgresql.kill()
@@ -249,8 +243,7 @@ def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
 @pytest.mark.parametrize("stop", [ANSWERED, CLAIMED], ids=["answered", "claimed"])
 @pytest.mark.long
 def test_a_lost_store(deployment: Deployment, server: ObjectServer, stop: Stop):
-    """Prevents: a refresh that goes on without its journal, or although it cannot know whether
-    another one has begun; or one that no later run can continue."""
+    """Prevents: a refresh continues without its journal, or no later run can continue it."""
     jobs = deployment.jobs(MODEL)
     run = deployment.first.paused(MODEL, replace(stop, gives_up=True))
     server.kill()
@@ -266,7 +259,7 @@ def test_a_lost_store(deployment: Deployment, server: ObjectServer, stop: Stop):
     assert deployment.wrong(MODEL) == []
 
 
-# As soon as half of the tasks have ended, Spark runs copies of the others.
+# As soon as half of the tasks have ended, Spark starts copies of the remaining tasks.
 SPECULATION = """
 spark.speculation             true
 spark.speculation.multiplier  1
@@ -276,7 +269,7 @@ spark.speculation.quantile    0.5
 
 @pytest.mark.long
 def test_two_copies_of_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: rows twice in a model, because both copies of a task have stored them."""
+    """Prevents: a model has rows twice because both copies of a task have stored them."""
     for name in ("conf", "copies"):
         (tmp_path / name).mkdir()
     with (

@@ -1,4 +1,4 @@
-"""What pip and make install, on each platform that README.md promises, and without extras."""
+"""Installations by pip and make: on each platform that README.md promises, and without extras."""
 
 import re
 import shutil
@@ -25,8 +25,8 @@ from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.environments import INSTALLER, run
 
-# The oldest macOS that Tableau has a Hyper API for, on Apple's processors and on Intel's. What is
-# installed here shows what there is for Linux.
+# The oldest macOS for which Tableau has a Hyper API, on processors of Apple and of Intel. The
+# packages that are installed here show what exists for Linux.
 MACS = {"arm64": "macosx_13_0_arm64", "x86_64": "macosx_13_0_x86_64"}
 LINUX = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
 MACOS = {"sys_platform": "darwin", "platform_system": "Darwin"}
@@ -35,7 +35,7 @@ EXTRAS = ("dev", "dagster-plus")
 
 
 def pins(platform: str) -> dict[str, str]:
-    """The versions that constraints.txt pins there."""
+    """The versions that constraints.txt pins for a platform."""
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     pinned = [Requirement(line) for line in lines if line]
     here = [each for each in pinned if applies(each, platform)]
@@ -43,15 +43,16 @@ def pins(platform: str) -> dict[str, str]:
 
 
 def applies(requirement: Requirement, platform: str, extra: str = "") -> bool:
-    """Whether it is one there, for who installs an extra."""
+    """Whether a requirement applies on a platform, in an installation with an extra."""
     environment: Mapping[str, str] = default_environment() | PLATFORMS[platform] | {"extra": extra}  # ty: ignore[invalid-assignment]
     return requirement.marker is None or requirement.marker.evaluate(dict(environment))
 
 
 def needed(platform: str) -> set[str]:
-    """The names of all that the package and its extras need there, directly or not.
+    """The names of all packages that the package and its extras need on a platform.
 
-    What others than this platform need of that is not followed further: it is not installed here.
+    Only installed packages show their own requirements. So this function does not follow packages
+    that other platforms alone need.
     """
     found: set[tuple[str, str]] = set()
     left = [("tableau-pipeline", extra) for extra in ("", *EXTRAS)]
@@ -75,7 +76,7 @@ def requirements(name: str) -> Iterator[Requirement]:
 
 
 def is_pure(name: str) -> bool:
-    """Whether what is installed here runs anywhere: a pure wheel, or made of a pure source."""
+    """Whether an installed package runs on any platform, because its wheel is pure."""
     try:
         wheel = distribution(name).read_text("WHEEL") or ""
     except PackageNotFoundError:
@@ -96,12 +97,12 @@ def has_wheel(pin: tuple[str, str], *, tag: str) -> bool:
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_all_that_is_needed_is_pinned(platform: str):
-    """Prevents: an installation that works today, and not with next month's release of another."""
+    """Prevents: an installation fails after next month's release of an unpinned package."""
     assert needed(platform) - pins(platform).keys() == set()
 
 
 def test_what_is_pinned_runs_on_the_oldest_python():
-    """Prevents: an installation that stops on Debian 12, whose Python is 3.11.2."""
+    """Prevents: an installation fails on Debian 12, whose Python is 3.11.2."""
     installed = {canonicalize_name(each.name): each.metadata for each in distributions()}
     pinned = installed.keys() & pins("linux").keys()
     assert len(pinned) > 100
@@ -109,11 +110,11 @@ def test_what_is_pinned_runs_on_the_oldest_python():
     assert [name for name, pythons in asked.items() if "3.11.0" not in pythons] == []
 
 
-# It asks for some hundred packages, and only a change of constraints.txt changes the answer.
+# This test asks for some hundred packages, and its result changes only with constraints.txt.
 @pytest.mark.long
 @pytest.mark.parametrize("platform", MACS)
 def test_there_is_a_wheel_for(platform: str):
-    """Prevents: an installation that stops on every Mac, since one package is not made for it."""
+    """Prevents: an installation fails on every Mac because one package has no wheel for macOS."""
     asked = [pin for pin in pins(platform).items() if not is_pure(pin[0])]
     assert len(asked) > 20
     with ThreadPoolExecutor(4) as pool:
@@ -123,7 +124,7 @@ def test_there_is_a_wheel_for(platform: str):
 
 @pytest.mark.long
 def test_the_hyper_api_of_macos_is_enough(tmp_path: Path):
-    """Prevents: code that needs a newer hyperd than there is for macOS, as only Linux has it."""
+    """Prevents: the code needs a newer hyperd than the Hyper API of macOS has."""
     version = pins("arm64")["tableauhyperapi"]
     install = ["install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     target = ["--target", str(tmp_path), f"tableauhyperapi=={version}"]
@@ -141,7 +142,7 @@ def test_the_hyper_api_of_macos_is_enough(tmp_path: Path):
     )  # fmt: skip
 
 
-# A package that no public index has, and a project that needs it.
+# A package that no public index has, and a project that needs this package.
 ONLY_HERE = "tableau-pipeline-only-here"
 PROJECT = f"""
 [project]
@@ -174,7 +175,7 @@ build_wheel = build_editable
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project like this one, with an environment and an index that only pip's settings name."""
+    """A project like this one, with a virtual environment, that needs the package ONLY_HERE."""
     folder = tmp_path / "project"
     venv.create(folder / ".venv", with_pip=True)
     (folder / "pyproject.toml").write_text(PROJECT)
@@ -190,7 +191,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path):
-    """A package index on this host."""
+    """A package index on this host, by its URL."""
     name = ONLY_HERE.replace("-", "_")
     listed = tmp_path / "index" / ONLY_HERE
     listed.mkdir(parents=True)
@@ -213,9 +214,9 @@ def index(tmp_path: Path):
 def test_an_index_of_pips_settings_is_asked(
     project: Path, index: str, tmp_path: Path, *, uv_works: bool
 ):
-    """Prevents: `make` that stops behind a company's mirror, which only pip's settings name."""
+    """Prevents: `make` fails behind a company's mirror, which only pip's settings name."""
     (tmp_path / "pip.conf").write_text(f"[global]\nextra-index-url = {index}\n")
-    # Without the network and with nothing in its cache, uv finds nothing.
+    # With an empty cache and no network, uv finds no package.
     breaks_uv = {} if uv_works else {"UV_OFFLINE": "1"}
     python = project / ".venv" / "bin" / "python"
     done = run(
@@ -231,7 +232,7 @@ def test_an_index_of_pips_settings_is_asked(
 
 
 def test_the_environment_wins_over_files(tmp_path: Path):
-    """Prevents: uv at another index than pip, where a file and a variable name one each."""
+    """Prevents: uv uses another index than pip if a file and a variable each name an index."""
     (tmp_path / "pip.conf").write_text(
         "[global]\nindex-url = https://a.example/simple\nno-index = true\n"
         "[install]\ntrusted-host = a.example\n    b.example\n"
@@ -273,14 +274,13 @@ else:
 
 @pytest.mark.slow
 def test_location_without_extras():
-    """Prevents: a deployment without extras cannot load any code location, or takes a declaration
-    that needs one."""
+    """Prevents: without extras, a location fails to load, or accepts a key that needs an extra."""
     run(sys.executable, "-c", WITHOUT)
 
 
 @pytest.mark.parametrize(("format_", "library"), [("delta", "deltalake"), ("iceberg", "pyiceberg")])
 def test_library_that_is_missing(monkeypatch: pytest.MonkeyPatch, format_: str, library: str):
-    """Prevents: a library that is not installed shows as a traceback without the command."""
+    """Prevents: a missing library leads to a traceback that does not show the pip command."""
     for name in [
         name for name in sys.modules if name.startswith(f"tableau_pipeline.lake.{format_}")
     ]:

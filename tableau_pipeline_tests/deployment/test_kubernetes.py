@@ -1,4 +1,4 @@
-"""What can be known of deploy/kubernetes/ without a cluster, and without Dagster's chart."""
+"""Checks of deploy/kubernetes/ that need neither a cluster nor Dagster's chart."""
 
 import json
 import re
@@ -31,7 +31,8 @@ IMAGE = "{repository}:{tag}".format_map(LOCATION["image"])
 
 
 def dagster_yaml() -> dict[str, Any]:
-    """The instance as the chart's templates make it, without what they fill in by themselves."""
+    """The instance that the chart's templates make of our values, without the chart's own
+    values."""
     launcher = VALUES["runLauncher"]["config"]["k8sRunLauncher"]["runK8sConfig"]
     logs = VALUES["computeLogManager"]
     return {
@@ -63,7 +64,7 @@ def dagster_yaml() -> dict[str, Any]:
 
 
 def container_context(location: Mapping[str, Any]) -> dict[str, Any]:
-    """What the runs of a code location are given of its values."""
+    """The container context that the chart makes for runs of a code location."""
     subchart = "dagster-dagster-user-deployments"
     return {
         "k8s": {
@@ -82,7 +83,7 @@ def container_context(location: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def snake(values: Any) -> Any:
-    """Values with Dagster's names instead of the chart's."""
+    """Values with Dagster's names in place of the chart's names."""
     if isinstance(values, dict):
         return {_snake(key): snake(below) for key, below in values.items()}
     return values
@@ -109,7 +110,7 @@ LOCATIONS: dict[str, tuple[str | None, Any]] = {
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance that the chart configures, but for its PostgreSQL and the way to a cluster."""
+    """The instance that the chart configures, except its PostgreSQL and its way to a cluster."""
     settings = dagster_yaml()
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(KUBECONFIG))
@@ -121,8 +122,8 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture(params=LOCATIONS)
 def job(request: pytest.FixtureRequest, instance: dg.DagsterInstance) -> dict[str, Any]:
-    """The Job of a run, as it is sent to Kubernetes."""
-    # Their import takes each process of the tests half a second.
+    """The Job of a run, as Dagster sends it to Kubernetes."""
+    # Importing these modules takes each process of the tests half a second.
     from dagster_k8s import K8sRunLauncher
     from dagster_k8s.job import construct_dagster_k8s_job
     from kubernetes.client import ApiClient
@@ -163,7 +164,7 @@ def variables(job: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def test_chart_has_the_version_of_dagster():
-    """Prevents: a web server of one version and runs of another."""
+    """Prevents: the web server has another version of Dagster than the runs."""
     (version,) = re.findall(r"^dagster==(.*)$", text("constraints.txt"), re.MULTILINE)
     assert f"Dagster's Helm chart, version {version}:" in text("deploy/kubernetes/values.yaml")
     assert f"--version {version} " in text("docs/how-to/kubernetes.md")
@@ -171,7 +172,7 @@ def test_chart_has_the_version_of_dagster():
 
 @pytest.mark.slow
 def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
-    """Prevents: a pool or a retry that one deployment has and the other lacks."""
+    """Prevents: a deployment on Kubernetes lacks a pool or a retry of other deployments."""
     ours = dagster_yaml_with_logs()
     theirs = dagster_yaml()
     monitoring = theirs.pop("run_monitoring")
@@ -183,7 +184,7 @@ def test_instance_is_that_of_other_deployments(instance: dg.DagsterInstance):
 
 
 def test_settings_of_dagster_plus_are_those_of_other_deployments():
-    """Prevents: a pool or a retry that is lost in Dagster+."""
+    """Prevents: a deployment on Dagster+ lacks a pool or a retry of other deployments."""
     settings = yaml.safe_load(text("deploy/kubernetes/deployment_settings.yaml"))
     theirs = dagster_yaml()
     for section, given in settings.items():
@@ -192,13 +193,13 @@ def test_settings_of_dagster_plus_are_those_of_other_deployments():
 
 
 def test_job_keeps_to_the_schema(job: dict[str, Any]):
-    """Prevents: runs that Kubernetes refuses."""
+    """Prevents: Kubernetes refuses the Job of a run."""
     kubernetes_validate.validate(job, kubernetes_validate.latest_version(), strict=True)
     assert job["spec"]["backoffLimit"] == 0, "Dagster restarts runs, and Kubernetes does not"
 
 
 def test_volume_keeps_to_the_schema(job: dict[str, Any]):
-    """Prevents: runs that wait for a volume that is not declared, or that they cannot write to."""
+    """Prevents: runs wait for an undeclared volume, or cannot write to their volume."""
     claim = yaml.safe_load(text("deploy/kubernetes/data.yaml"))
     kubernetes_validate.validate(claim, kubernetes_validate.latest_version(), strict=True)
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
@@ -212,8 +213,7 @@ def test_volume_keeps_to_the_schema(job: dict[str, Any]):
 
 
 def test_memory_is_enough(job: dict[str, Any]):
-    """Prevents: runs that Kubernetes kills when heap and hyperd are as large as they may be, or
-    that get the little memory of a code server."""
+    """Prevents: Kubernetes kills a run although heap and hyperd keep to their memory limits."""
     from kubernetes.utils import parse_quantity
 
     given = variables(job)
@@ -222,13 +222,13 @@ def test_memory_is_enough(job: dict[str, Any]):
     resources = container(job)["resources"]
     assert resources["requests"]["memory"] == resources["limits"]["memory"]
     limit = parse_quantity(resources["limits"]["memory"])
-    # What Spark counts for the JVM outside its heap, and the Python process.
+    # A tenth of the heap is Spark's allowance for the rest of the JVM; Python needs the GiB.
     assert limit - heap - hyperd >= heap // 10 + GIB
     assert resources["limits"]["cpu"], "local[*] would take all processors of the node"
 
 
 def test_secrets_by_name_only(job: dict[str, Any]):
-    """Prevents: a password in the repository, or one that a run lacks."""
+    """Prevents: a password is in the repository, or a run lacks a password."""
     for name, value in variables(job).items():
         assert not SECRET.search(name) or value is None, name
     given = {each["secretRef"]["name"] for each in container(job)["envFrom"] if "secretRef" in each}
@@ -245,7 +245,7 @@ def test_secrets_by_name_only(job: dict[str, Any]):
 
 
 def test_image_is_ours(job: dict[str, Any]):
-    """Prevents: a code server that starts otherwise than in compose.yaml, or as root."""
+    """Prevents: a code server starts differently than in compose.yaml, or runs as root."""
     command = SERVICES["code"]["command"]
     assert command[-2:] == LOCATION["dagsterApiGrpcArgs"]
     assert HYBRID.code_source
@@ -259,7 +259,7 @@ def test_image_is_ours(job: dict[str, Any]):
 
 
 def test_extras_of_the_image_exist():
-    """Prevents: an image that lacks what the run of a cluster imports."""
+    """Prevents: an image lacks a package that a run in a cluster imports."""
     project = tomllib.loads(text("pyproject.toml"))["project"]
     guides = ("docs/how-to/kubernetes.md", "docs/how-to/several-hosts.md")
     found = re.findall(r"EXTRAS=([\w,-]+)", "".join(map(text, ("Dockerfile", *guides))))
@@ -269,6 +269,6 @@ def test_extras_of_the_image_exist():
 
 
 def test_nobody_reaches_the_web_server_from_outside():
-    """Prevents: a web server without a password on the internet."""
+    """Prevents: a web server without a password is open to the internet."""
     assert VALUES["dagsterWebserver"]["service"]["type"] == "ClusterIP"
     assert not VALUES["ingress"]["enabled"]

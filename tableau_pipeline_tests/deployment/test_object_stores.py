@@ -1,4 +1,4 @@
-"""Object stores that are killed, refuse, or come and go: what becomes of data, and what is said."""
+"""Object stores that are killed, refuse or come and go: the data, and the error messages."""
 
 import re
 import tempfile
@@ -39,7 +39,7 @@ WRITERS = 20
 
 
 def manifests_are(fault: Fault, network: Network, *, times: int = 1000) -> None:
-    """Let a fault happen to the next requests that commit a version."""
+    """Apply a fault to the next requests that commit a version."""
     left = [fault] * times
 
     def chosen(method: str, path: str) -> Fault | None:
@@ -51,7 +51,7 @@ def manifests_are(fault: Fault, network: Network, *, times: int = 1000) -> None:
 def test_a_store_that_is_killed_and_starts_again(
     server: ObjectServer, network: Network, client: Callable[[], SnapshotStore]
 ):
-    """Prevents: a version that was confirmed and is gone, or that another one replaced."""
+    """Prevents: a confirmed version disappears, or another version replaces it."""
     if not server.outlives_a_kill:
         pytest.skip("this server confirms what it has not written")
     store = client()
@@ -95,7 +95,7 @@ def test_a_store_that_is_killed_and_starts_again(
 def test_a_lost_answer_to_a_commit(
     fault: Fault, network: Network, client: Callable[[], SnapshotStore]
 ):
-    """Prevents: a run that fails after it has committed, or that commits twice."""
+    """Prevents: a run fails after its commit, or commits twice."""
     store = client()
     manifests_are(fault, network, times=1)
     first = commit(store, "a")
@@ -109,7 +109,7 @@ def test_a_lost_answer_to_a_commit(
 def test_another_writer_after_a_lost_commit(
     fault: Fault, network: Network, client: Callable[[], SnapshotStore]
 ):
-    """Prevents: a writer that takes the version of another one for its own."""
+    """Prevents: a writer takes the version of another writer for its own version."""
     store = client()
     others = []
 
@@ -133,7 +133,7 @@ SECRET = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A process that has opened no store yet, and soon gives up."""
+    """Act as a process that has opened no store yet, and that soon gives up."""
     monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
     monkeypatch.setattr(store_module, "_PAUSES", ())
     store_at.cache_clear()
@@ -143,12 +143,12 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Callable[[str], ObjectStorage]:
-    """Makes storages, by URL."""
+    """A function that makes the storage for a URL."""
     return lambda url: ObjectStorage(url, LocalCopies(tmp_path / "copies", 10**9))
 
 
 def messages(storage: ObjectStorage) -> dict[str, str]:
-    """What each operation says; each says something, and in one line."""
+    """The error message of each operation, which must be one line."""
     calls: dict[str, Callable[[], object]] = {
         "Writing": lambda: storage.put("model/a", b"a"),
         "Reading": lambda: storage.read("model/a"),
@@ -161,7 +161,7 @@ def messages(storage: ObjectStorage) -> dict[str, str]:
         found[doing] = str(caught.value)
         assert found[doing].startswith(f"{doing} {storage.url}/model")
         assert "\n" not in found[doing]
-        # What the library says has the whole request.
+        # The message of the library would show the whole request.
         assert caught.value.__cause__ is None
         assert caught.value.__suppress_context__
     return found
@@ -206,7 +206,7 @@ def test_each_cause_and_its_remedy(
     storage: Callable[[str], ObjectStorage],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Prevents: forty lines of a library where one would do, or a model that seems to be empty."""
+    """Prevents: users see forty lines of a library, or a model that seems to be empty."""
     changes, expected = CAUSES[cause]
     for name, value in {**server.settings, **changes}.items():
         value = server.settings[name].replace("http", "https") if value == "https" else value
@@ -220,7 +220,7 @@ def test_each_cause_and_its_remedy(
 def test_a_signature_in_a_url_is_not_shown(
     storage: Callable[[str], ObjectStorage], monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a shared access signature in the log of every run that cannot reach the store."""
+    """Prevents: the log of a run shows a shared access signature if the store is unreachable."""
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", f"sv=2024-01-01&sig={SECRET}")
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     url = "abfss://lake@account.dfs.core.windows.net/x"
@@ -237,7 +237,7 @@ def test_a_task_that_does_not_reach_the_store(
     storage: Callable[[str], ObjectStorage],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Prevents: a hundred lines of Spark for executors that lack a variable."""
+    """Prevents: users see a hundred lines of Spark because executors lack a variable."""
     for name, value in server.settings.items():
         monkeypatch.setenv(name, value)
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
@@ -254,7 +254,7 @@ def test_a_task_that_does_not_reach_the_store(
     assert store.newest("model") is None
 
 
-# What a user sees in one line: what failed, why, and what to do.
+# The one-line message for users: what failed, why, and what to do.
 UNREACHABLE = (
     r"(Reading|Writing|Listing|Deleting) (s3|gs|abfss)://\S+ failed: the connection broke off, or "
     r"there was no answer in time \([^\n]+\)\. Check the network, then run again\.\s*$"
@@ -290,7 +290,7 @@ def ids(spark: SparkSession, snapshot: Snapshot | None) -> list[int]:
 def test_each_request_of_a_write(
     tasks: SparkSession, network: Network, client: Callable[[], SnapshotStore], end: int, files: int
 ):
-    """Prevents: a write that loses the version before it, or leaves half a version."""
+    """Prevents: a failed write loses the previous version, or leaves half a version."""
     store = client()
     first = write(tasks.range(3, numPartitions=1), store)
     rows = tasks.range(3, end, numPartitions=files)
@@ -314,7 +314,7 @@ def test_each_request_of_a_write(
 def test_an_outcome_that_stays_unknown(
     fault: Fault, tasks: SparkSession, network: Network, client: Callable[[], SnapshotStore]
 ):
-    """Prevents: files that are removed although there is a version of them, or will be."""
+    """Prevents: a write removes files although their version exists, or will exist."""
     store = client()
     network.fault = lambda method, path: fault if "versions" in path and method == "PUT" else None
     with pytest.raises(StoreError, match=r"Writing .*/@versions/000000001\.json failed"):
@@ -330,17 +330,17 @@ def test_an_outcome_that_stays_unknown(
 def test_each_request_of_a_read(
     fault: Fault, tasks: SparkSession, network: Network, client: Callable[[], SnapshotStore]
 ):
-    """Prevents: rows are missing from what was read, and no error says so."""
+    """Prevents: a read lacks rows, and no error says so."""
     write(tasks.range(10_000, numPartitions=2), client())
     for passed in count():
         network.down_after(passed, fault)
         try:
-            # By Spark, and by hyperd.
+            # `ids` reads by Spark; `paths` copies the files as for hyperd.
             found = client().newest("model")
             assert ids(tasks, found) == [*range(10_000)]
             assert found
             assert sum(Path(path).stat().st_size for path in found.paths) == found.size
-        # A user's code sees Spark's own error, whose last line is ours.
+        # The code of a user sees Spark's own error, whose last line is our message.
         except (StoreError, PySparkException, Py4JJavaError) as error:
             check(str(error).strip())
         else:
@@ -357,7 +357,7 @@ def test_what_was_read_is_released(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Prevents: a disk that fills with the files that refreshes and audits have read."""
+    """Prevents: a disk fills with files that refreshes and audits have read."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     local_copies.cache_clear()
     monkeypatch.setenv("PIPELINE_DATA_DIR", location)

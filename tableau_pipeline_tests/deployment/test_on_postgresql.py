@@ -28,7 +28,7 @@ mutation($files: RunConfigData!) { launchRun(executionParams: {runConfigData: $f
 
 
 class Composition:
-    """What compose.yaml starts, without containers: other addresses, the same commands."""
+    """The services of compose.yaml without containers: the same commands, at other addresses."""
 
     def __init__(self, folder: Path, postgresql: PostgreSQL, settings: Mapping[str, str]) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Composition:
 
     @contextmanager
     def running(self, service: str) -> Iterator[subprocess.Popen]:
-        """Start a service and wait until its health check is content, as `depends_on` does."""
+        """Start a service and wait until its health check passes, as `depends_on` does."""
         with running(
             self._here(SERVICES[service]["command"]), folder=self.folder,
             environment=self._environment(service), log=self.folder / f"{service}.log",
@@ -58,7 +58,7 @@ class Composition:
             yield process
 
     def healthy(self, service: str) -> bool:
-        """Whether the health check that compose.yaml gives it passes."""
+        """Whether the health check that compose.yaml declares for a service passes."""
         kind, *command = SERVICES[service]["healthcheck"]["test"]
         assert kind == "CMD"
         return not subprocess.run(
@@ -67,7 +67,8 @@ class Composition:
         ).returncode  # fmt: skip
 
     def publish(self, file: Path) -> str:
-        """Launch the job that publishes a file, once its location is loaded; the id of its run."""
+        """Launch the job that publishes a file, once the location is loaded; return the run's
+        ID."""
         files = {"path": str(file), "name": "Sales", "key": ["id"]}
         config = {"ops": {"publish_files": {"config": files}}}
         launched = until(
@@ -92,7 +93,8 @@ class Composition:
         return [str(Path(sys.executable).with_name(program)), *arguments]
 
     def _environment(self, service: str) -> dict[str, str]:
-        """What the service is given by the image and by compose.yaml, and nothing else."""
+        """The environment of a service: the variables of this process, the image, compose.yaml and
+        .env."""
         given = SERVICES[service]
         own = self._settings if "env_file" in given else {}
         assert self._storage.keys() <= given["environment"].keys()
@@ -102,7 +104,7 @@ class Composition:
 
 @pytest.fixture
 def settings(tableau_sandbox: Sandbox, tmp_path: Path) -> Mapping[str, str]:
-    """What `.env` says."""
+    """The variables that `.env` sets."""
     (tmp_path / "data").mkdir()
     return {
         "TABLEAU_SERVER_URL": tableau_sandbox.url,
@@ -119,9 +121,7 @@ def settings(tableau_sandbox: Sandbox, tmp_path: Path) -> Mapping[str, str]:
 def test_runs_of_the_composition(
     tableau_sandbox: Sandbox, settings: Mapping[str, str], tmp_path: Path
 ):
-    """Prevents: entry commands that do not start, runs kept in SQLite after all, a password in a
-    log or an event; a deployment that stays as it is once its code server was killed during a
-    run, or rows that are lost or published twice by then."""
+    """Prevents: a killed code server loses or repeats rows, or a log shows a password."""
     file = tmp_path / "sales.csv"
     file.write_text("id,amount\n1,10\n2,20\n")
     with running_postgresql() as postgresql, ExitStack() as services:
@@ -132,7 +132,7 @@ def test_runs_of_the_composition(
         run_id = composition.publish(file)
         reading = f"SELECT 1 FROM event_logs WHERE run_id = '{run_id}' AND event LIKE '%Reading %'"
         until(lambda: postgresql.run(reading), seconds=300, what="the run should get so far")
-        # Without the process of the run, which belongs to its session.
+        # Kill the code server alone; the process of the run, in the same session, continues.
         code.kill()
         code.wait()
         assert len(jobs(tableau_sandbox)) == 0
@@ -150,7 +150,7 @@ def test_runs_of_the_composition(
     assert "published" in events
     assert [*tmp_path.rglob("journal/*/@/*/000000001.json")], "the journal is in the data folder"
     assert list(composition.home.rglob("*.db")) == []
-    # All else in there belongs to root in the image.
+    # In the image, everything else in this folder belongs to root.
     assert {path.name for path in composition.home.iterdir()} == {"dagster.yaml", "storage"}
     logs = [*tmp_path.glob("*.log"), *composition.home.glob("storage/*/compute_logs/*")]
     assert len(logs) > 3, "the logs of the services, and those of the run"
@@ -160,7 +160,7 @@ def test_runs_of_the_composition(
 
 
 def jobs(sandbox: Sandbox) -> Sequence[Job]:
-    """All jobs that the server has begun for the data source."""
+    """All jobs that the server started for the data source."""
     with session(sandbox) as site:
         found = site.jobs(name="Sales", since=datetime(2000, 1, 1, tzinfo=UTC))
     assert found is not None

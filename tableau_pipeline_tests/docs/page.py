@@ -1,4 +1,4 @@
-"""The parts of the documentation that can be put to the test."""
+"""Pages of the documentation, and the parts of pages that tests check."""
 
 import re
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from tableau_pipeline_tests.conftest import ROOT
 
 @dataclass(frozen=True)
 class Section:
-    """What stands below a heading, up to the next one."""
+    """The text below a heading, up to the next heading."""
 
     text: str
 
     def blocks(self, language: str) -> list[str]:
-        """The fenced blocks in a language."""
+        """The contents of fenced blocks in a language."""
         return re.findall(rf"^```{language}\n(.*?)^```$", self.text, re.MULTILINE | re.DOTALL)
 
     def rows(self) -> list[dict[str, str]]:
-        """The rows of its tables, by heading; `code` without its ticks."""
+        """The rows of the section's tables, by column heading; backticks are removed."""
         found = []
         for table in re.findall(r"(?:^\|.*\|\n)+", self.text, re.MULTILINE):
             head, _, *rows = (_cells(line) for line in table.splitlines())
@@ -40,12 +40,12 @@ class Page:
 
     @cached_property
     def whole(self) -> Section:
-        """All of it."""
+        """The whole page as one section."""
         return Section(self.path.read_text("utf-8"))
 
     @cached_property
     def sections(self) -> Mapping[str, Section]:
-        """By heading, without its number."""
+        """The sections of the page, by heading without its number."""
         _, *parts = re.split(r"^##+ (?:\d+\. )?(.*)\n", self.whole.text, flags=re.M)
         return dict(zip(parts[::2], map(Section, parts[1::2]), strict=True))
 
@@ -59,20 +59,20 @@ def page(name: str) -> Page:
 
 
 def all_pages() -> list[Page]:
-    """Every page of the repository, in an order that does not change."""
+    """Every page of the repository, in a fixed order."""
     top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     below = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
     return [Page(path) for path in (*top, *sorted(below))]
 
 
 def declared(section: Section) -> Declaration:
-    """What a section declares, its YAML loaded as Dagster loads a location."""
+    """The declaration in a section, loaded as Dagster loads a location."""
     (yaml,) = section.blocks("yaml")
     return loaded(yaml)
 
 
 def loaded(yaml: str) -> PublishedDatasource:
-    """The data source of a `defs.yaml`."""
+    """Load the data source of a `defs.yaml`."""
     with create_defs_folder_sandbox() as project:
         folder = project.defs_folder_path / "documented"
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""What happens to the models in the scenes of ship-changes.md and scenes.md, refresh by refresh."""
+"""The changes of models in the scenes of ship-changes.md and scenes.md, refresh by refresh."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _ZONE = "Europe/Paris"
 
 @dataclass(frozen=True)
 class Part:
-    """A partition of a model, or all of it."""
+    """A partition of a model, or a whole model."""
 
     rows: pa.Table
     partition: str | None = None
@@ -25,7 +25,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Step:
-    """What is new before a refresh: of each model, all of it or some partitions."""
+    """The changes before a refresh: for each model, the whole model or some partitions."""
 
     models: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     today: date = TODAY

@@ -1,4 +1,4 @@
-"""The documented way to a data source of one's own, command by command, here and elsewhere."""
+"""The documented commands for a first data source, in this project and in projects of users."""
 
 import os
 import re
@@ -40,7 +40,8 @@ STUB = 'import dagster as dg\n\ncustomers = dg.AssetSpec("crm/customers")\n'
 
 
 class Project:
-    """A Dagster project in whose folder commands are run; `package` is the one that it holds."""
+    """A Dagster project. Commands run in its folder; `package` is the folder of its Python
+    package."""
 
     def __init__(self, folder: Path, package: str, *, programs: Path, path: str) -> None:
         self.folder, self.package = folder, folder / package
@@ -50,12 +51,12 @@ class Project:
             "PYTHONPATH": path,
             **UV,
         }
-        # They are in `.env`, as the pages say.
+        # The pages put these variables into `.env`.
         for name in [name for name in self.environment if name.startswith("TABLEAU_")]:
             del self.environment[name]
 
     def fill_in(self, sandbox: Sandbox) -> None:
-        """Write into `.env` where the sandbox is, and leave its other settings."""
+        """Write the address of the sandbox into `.env`, and keep all other settings."""
         file = self.folder / ".env"
         text = file.read_text("utf-8")
         for line in SETTINGS.replace("http://127.0.0.1:8765", sandbox.url).splitlines():
@@ -73,7 +74,7 @@ class Project:
         return done.stdout + done.stderr
 
     def write(self, path: str, text: str) -> Path:
-        """A file below `defs/`."""
+        """Write a file below `defs/`."""
         file = self.package / "defs" / path
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, "utf-8")
@@ -81,7 +82,7 @@ class Project:
 
 
 def published(name: str = "My Sales") -> list[tuple]:
-    """The rows of a data source, read as the page on them says."""
+    """The rows of a data source, read by the code on the page about published rows."""
     names: dict[str, Any] = {}
     exec(PUBLISHED_ROWS, names)
     rows = names["published_rows"](name).to_pylist()
@@ -89,7 +90,8 @@ def published(name: str = "My Sales") -> list[tuple]:
 
 
 def follow_the_page(project: Project, sandbox: Sandbox) -> None:
-    """From a project to a data source, its first change, a file, and back."""
+    """Follow the page: from a project to a data source, its first change, a file, and a
+    rollback."""
     project.fill_in(sandbox)
     assert STORED in MODEL
     project.write("my_sales/models.py", MODEL)
@@ -114,7 +116,7 @@ def follow_the_page(project: Project, sandbox: Sandbox) -> None:
 
 
 def use_the_rest(project: Project, model: str) -> None:
-    """Files without a model, and what else the guides declare."""
+    """Publish a file without a model, and load the declarations of other guides."""
     (project.folder / "exports").mkdir()
     (project.folder / "exports" / "may.csv").write_text("sale_id,amount\n1,2\n")
     project.run(PUBLISH_FILE)
@@ -131,10 +133,10 @@ def use_the_rest(project: Project, model: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
-    """Prevents: a newcomer who follows the page to the letter, and stumbles."""
+    """Prevents: a newcomer follows the page to the letter, and a command fails."""
     programs, shop = Path(sys.executable).parent, tmp_path / "shop"
     checkout = Project(_checkout(tmp_path), ".", programs=programs, path=f"{ROOT}:{shop / 'src'}")
-    # All of it is installed where this test runs.
+    # The environment of this test already has everything that this command installs.
     installed = re.sub(r"^pip install .*\n", "", MAKE, flags=re.MULTILINE)
     assert len(installed.splitlines()) == len(MAKE.splitlines()) - 1
     checkout.run(installed)
@@ -147,7 +149,7 @@ def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
-    """Prevents: a component that works in this repository only; data among installed packages."""
+    """Prevents: the components work only in this repository, or store data among packages."""
     checkout, wheel = _checkout(tmp_path), str(_wheel(tmp_path / "dist"))
     *_, install = ENVIRONMENT.splitlines()
     programs = _own_python(tmp_path / "shop-environment")
@@ -171,7 +173,7 @@ def test_a_project_of_somebody_else(tableau_sandbox: Sandbox, tmp_path: Path):
 
 
 def _new_project(folder: Path, programs: Path) -> Project:
-    """A project that knows nothing of the pipeline."""
+    """Create a project that does not use the pipeline."""
     Project(folder, ".", programs=programs, path="").run(
         "create-dagster project other --no-uv-sync"
     )
@@ -179,7 +181,7 @@ def _new_project(folder: Path, programs: Path) -> Project:
 
 
 def _add_to(project: Project, wheel: str, sandbox: Sandbox) -> None:
-    """Follow the page on projects that somebody has already."""
+    """Follow the page that adds the pipeline to an existing project."""
     commands = [line for each in (INSTALL, SCAFFOLDS, PUBLISH) for line in each.splitlines()]
     assert len(commands) == 4
     constraints = "/path/to/tableau_pipeline/constraints.txt"
@@ -198,7 +200,7 @@ def _add_to(project: Project, wheel: str, sandbox: Sandbox) -> None:
 
 
 def _checkout(folder: Path) -> Path:
-    """Where the test follows the page, with a folder `shop` next to it: what `dg` and `pip` see."""
+    """Make a folder with the files of a checkout that `dg` and `pip` read."""
     made = folder / "tableau_pipeline"
     made.mkdir()
     for file in ("pyproject.toml", "constraints.txt"):
@@ -207,7 +209,7 @@ def _checkout(folder: Path) -> Path:
 
 
 def _own_python(folder: Path) -> Path:
-    """A Python that has nothing yet, and a `pip` which takes a quarter of the time."""
+    """Make an empty Python environment, with a `pip` that is four times as fast."""
     venv.create(folder)
     programs = folder / "bin"
     pip = programs / "pip"
@@ -217,7 +219,7 @@ def _own_python(folder: Path) -> Path:
 
 
 def _wheel(folder: Path) -> Path:
-    """The package, as it is handed on: without what people try out in the folder `defs`."""
+    """Build the wheel of the package, and assert that it omits what users try out in `defs`."""
     copy, tried = folder / "copy", "tableau_pipeline/defs/my_sales/defs.yaml"
     ignored = shutil.ignore_patterns(".*", "data", "dagster_home", "dist", "site")
     shutil.copytree(ROOT, copy, ignore=ignored)
@@ -233,7 +235,7 @@ def _wheel(folder: Path) -> Path:
 
 
 def test_every_key_is_in_the_scaffold():
-    """Prevents: a key that a newcomer never hears of."""
+    """Prevents: newcomers never learn of a key because the scaffold omits it."""
     template = (ROOT / "tableau_pipeline/components/new_project/datasource.yaml").read_text()
     missing = [
         name
@@ -244,7 +246,7 @@ def test_every_key_is_in_the_scaffold():
 
 
 def test_every_comment_in_the_scaffold_is_valid():
-    """Prevents: an example that a newcomer uncomments, and that does not load."""
+    """Prevents: a newcomer uncomments an example that does not load."""
     template = (ROOT / "tableau_pipeline/components/new_project/datasource.yaml").read_text()
     comments = re.findall(r"^( +)# (\w+: .+)$", template, re.MULTILINE)
     for indent, comment in comments:
@@ -257,7 +259,7 @@ def test_every_comment_in_the_scaffold_is_valid():
 
 
 def test_every_key_is_described():
-    """Prevents: a key about which `dg utils inspect-component` has nothing to say."""
+    """Prevents: `dg utils inspect-component` shows a key without a description."""
     schema = PublishedDatasource.model().model_json_schema()
     models = [schema, *schema["$defs"].values()]
     silent = [

@@ -31,12 +31,12 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_
 from tableau_sandbox.testing import Sandbox
 
 SECTIONS = page("how-to/ship-changes.md").sections
-# Scenes, and refreshes of scenes, that readers of the page need not see.
+# More scenes, and more refreshes of scenes, which readers of the page need not see.
 MORE = Page(Path(__file__).with_name("scenes.md")).sections
 
 
 def ship(pipeline: Pipeline, step: Step) -> Refreshed:
-    """Give the models their new content, and refresh."""
+    """Store the changes of the models, and refresh."""
     for model, parts in step.models.items():
         for part in parts:
             snapshot(
@@ -53,7 +53,7 @@ def ship(pipeline: Pipeline, step: Step) -> Refreshed:
 @pytest.mark.slow
 @pytest.mark.parametrize("heading", SCENES)
 def test_scene(heading: str, tableau_sandbox: Sandbox, site: TableauSite, tmp_path: Path):
-    # Prevents: a page that shows another delta than the one that is sent, or wrong rows.
+    # Prevents: the page shows another decision than a refresh makes, or rows are wrong.
     sections = [each[heading] for each in (SECTIONS, MORE) if heading in each]
     declaration = replace(declared(sections[0]), republish=Republish(growth=10))
     pipeline = Pipeline(tableau_sandbox, site, tmp_path, declaration)
@@ -78,7 +78,7 @@ def test_scene(heading: str, tableau_sandbox: Sandbox, site: TableauSite, tmp_pa
 
 
 def test_every_declaration_of_the_page_is_tested():
-    # Prevents: an example on the page that no test ever ran.
+    # Prevents: the page shows a declaration that no test has played.
     both = [*SECTIONS.items(), *MORE.items()]
     assert sorted(name for name, each in both if each.blocks("yaml")) == sorted(SCENES)
     assert MORE.keys() <= SCENES.keys()
@@ -93,14 +93,14 @@ EXTRACT = TableName("Extract", "Extract")
 def site(
     tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[TableauSite]:
-    """A site that the environment names, and a data directory."""
+    """A session on the sandbox, which the environment names together with a data folder."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path / "data"))
     with session(tableau_sandbox) as site:
         yield site
 
 
 def published(site: TableauSite, name: str) -> dict[Any, Any]:
-    """The rows of a data source of one table and two columns."""
+    """The rows of a data source of one table, as a mapping from the first column to the second."""
     (item,) = (each for each in TSC.Pager(site.tsc.datasources) if each.name == name)
     keys, values = (column.to_pylist() for column in published_rows(site, str(item.id)).columns)
     return dict(zip(keys, values, strict=True))
@@ -113,7 +113,7 @@ def customers(names: Mapping[int, str]) -> None:
 
 
 def materialize(asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **config: Any) -> Any:
-    """The metadata of what was materialized last."""
+    """Materialize an asset, and return the metadata of its last materialization."""
     result = dg.materialize(
         [asset],
         instance=instance,
@@ -126,8 +126,7 @@ def materialize(asset: dg.AssetsDefinition, instance: dg.DagsterInstance, **conf
 
 @pytest.mark.slow
 def test_declared_data_source(site: TableauSite, tmp_path: Path):
-    # Prevents: an example that fails, a payload that is not sent, and a refresh that never undoes
-    # what they did.
+    # Prevents: a documented batch fails, lacks its payload, or is never undone by a refresh.
     refresh = refresh_assets(declared(PAGE.sections["Change a declared data source"]), trigger=None)
     forget = runpy.run_path(str(EXAMPLE))["forget_a_customer"]
     everybody = {number: f"customer {number}" for number in range(20)}
@@ -159,7 +158,7 @@ def test_declared_data_source(site: TableauSite, tmp_path: Path):
 
 @pytest.mark.slow
 def test_other_data_source(site: TableauSite, tmp_path: Path):
-    # Prevents: an example that fails, or that changes other rows than those that it names.
+    # Prevents: the example fails, or changes other rows than the rows that it names.
     _publish(site, "Stock, EU", tmp_path)
     with dg.DagsterInstance.ephemeral() as instance:
         data_dir().mkdir()
@@ -169,7 +168,7 @@ def test_other_data_source(site: TableauSite, tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["Stock, EU", "name:eq:x", "Lager & Büro"])
 def test_published_rows(site: TableauSite, tmp_path: Path, name: str):
-    """Prevents: a page whose code fails for a name that is not as simple as that of its example."""
+    """Prevents: the code on the page fails for names with commas, colons or umlauts."""
     _publish(site, name, tmp_path)
     _publish(site, "x", tmp_path)
     (code,) = page("how-to/published-rows.md").whole.blocks("python")
@@ -193,7 +192,7 @@ def _stock(file: Path) -> None:
 
 
 def test_the_page_shows_the_example():
-    # Prevents: code on the page that no test ran.
+    # Prevents: the page shows code that no test has run.
     code = EXAMPLE.read_text("utf-8")
     blocks = PAGE.whole.blocks("python")
     assert len(blocks) == 2

@@ -1,4 +1,4 @@
-"""What the pages say of each other and of names in the code, and that their code loads or runs."""
+"""The links, messages and names on the pages, and their code, which must load or run."""
 
 import ast
 import inspect
@@ -32,7 +32,7 @@ _BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 @pytest.mark.parametrize("where", all_pages(), ids=lambda each: str(each.path.relative_to(ROOT)))
 def test_links(where: Page):
-    """Prevents: a dead end."""
+    """Prevents: a link on a page leads nowhere."""
     text = _BLOCK.sub("", where.whole.text)
     links = [each for each in re.findall(r"\]\((\S+?)\)", text) if "://" not in each]
     assert [link for link in links if not _leads_somewhere(where.path, link)] == []
@@ -50,12 +50,12 @@ def _anchors(file: Path) -> list[str]:
 
 
 def _slug(heading: str) -> str:
-    """As GitHub makes anchors, and so MkDocs, as mkdocs.yml tells it to."""
+    """The anchor of a heading, as GitHub makes it; mkdocs.yml makes MkDocs do the same."""
     return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
 
 
 def test_every_page_is_in_the_navigation():
-    """Prevents: a page without a link to it, and for which `make docs` fails later."""
+    """Prevents: the navigation has no link to a page, so that `make docs` fails later."""
     listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     ours = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     moved = {"getting-started.md", "contributing.md", "changelog.md"}
@@ -63,18 +63,18 @@ def test_every_page_is_in_the_navigation():
 
 
 @pytest.mark.parametrize(
-    # Another test holds the codes against their rows.
+    # Another test compares the codes with their rows.
     "heading",
     [name for name, each in _TROUBLE.items() if each.rows() and name != "Codes"],
 )
 def test_messages_are_those_of_the_code(heading: str):
-    """Prevents: a page that users do not find by the message that they see."""
+    """Prevents: users search for the message that they see, and find no page."""
     documented = [row["what you see"] for row in _TROUBLE[heading].rows()]
     assert [each for each in documented if not is_message(each)] == []
 
 
 def test_the_tutorial_shows_real_messages():
-    """Prevents: a lesson that shows what no reader sees."""
+    """Prevents: the tutorial shows a message that no reader sees."""
     (block,) = page("tutorial.md").sections["Break it"].blocks("text")
     message, _, remedy = block.strip().partition(". ")
     assert is_message(re.sub(r"\d+", "…", message).partition("has ")[2])
@@ -83,7 +83,7 @@ def test_the_tutorial_shows_real_messages():
 
 @pytest.mark.parametrize("where", all_pages(), ids=lambda each: str(each.path.relative_to(ROOT)))
 def test_names(where: Page):
-    """Prevents: a module, class or function that is not where a page says that it is."""
+    """Prevents: a page names a module, a class or a function that does not exist."""
     names = set(re.findall(r"`(tableau_pipeline(?:\.\w+)+)(?:\(.*?\))?`", where.whole.text))
     assert [name for name in sorted(names) if not _is_known(name)] == []
 
@@ -97,7 +97,7 @@ def _is_known(name: str) -> bool:
 
 
 def test_environment():
-    """Prevents: a variable that is set in vain, or is on no page."""
+    """Prevents: users set a variable that has no effect, or no page names a variable."""
     template = (ROOT / ".env.example").read_text("utf-8")
     known = set(re.findall(r"^(?:# )?([A-Z][A-Z_]+)=", template, re.MULTILINE))
     documented = [row["variable"] for row in page("reference/environment.md").whole.rows()]
@@ -105,7 +105,7 @@ def test_environment():
 
 
 def test_options_of_the_reader():
-    """Prevents: an option that the page lists and the reader refuses, or one that it hides."""
+    """Prevents: the page lists an option that the reader refuses, or hides an option."""
     text = page("reference/files.md").sections["Reader options"].text
     documented: dict[str, set[str]] = defaultdict(set)
     for files, options in re.findall(r"^\| ([\w ]+) \| (.*) \|$", text, re.MULTILINE):
@@ -116,7 +116,7 @@ def test_options_of_the_reader():
 
 
 def test_make_targets():
-    """Prevents: a target of the Makefile that the page lacks, or one that is gone."""
+    """Prevents: the page lacks a target of the Makefile, or names a target that is gone."""
     makefile = (ROOT / "Makefile").read_text("utf-8")
     (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
     rows = page("reference/commands.md").sections["make"].rows()
@@ -126,7 +126,7 @@ def test_make_targets():
 
 
 def test_places():
-    """Prevents: a list of places that sends a newcomer to files that have moved."""
+    """Prevents: the list of places sends newcomers to files that have moved."""
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     places = re.findall(r"^\| .+ \| `(\w+/\w+\.py)` \|$", text, re.MULTILINE)
     assert len(places) > 20
@@ -138,7 +138,7 @@ _CODE = Path(str(tableau_pipeline.__file__)).parent
 
 
 def is_message(quoted: str) -> bool:
-    """Whether some text of the code is this one, or a longer one; "…" stands for what it fills in.
+    """Whether a text in the code contains this text; "…" replaces what the code fills in.
 
     Quotation marks do not count.
     """
@@ -168,7 +168,7 @@ def _text(node: ast.AST) -> str:
 
 
 _OURS = "type: tableau_pipeline.components.PublishedDatasource"
-# Their blocks belong together, or to an example: other tests run them.
+# The blocks of these pages belong together, or to an example. Other tests run them.
 _RUN_ELSEWHERE = {"docs/reference/hyper.md", "docs/how-to/custom-batches.md"}
 
 
@@ -182,10 +182,10 @@ def _blocks(language: str) -> list[Any]:
 
 @pytest.mark.parametrize(("where", "block"), _blocks("yaml"))
 def test_yaml(where: Page, block: str):
-    """Prevents: an error for the first thing that a newcomer copies."""
+    """Prevents: YAML that a newcomer copies from a page does not load."""
     if _OURS in block:
         assert loaded(block).name
-    # Of what comes from the environment, only URLs of notify are checked.
+    # A URL replaces each value from the environment, because only `notify` checks its values.
     for document in yaml.safe_load_all(re.sub(r"{{ env.\w+ }}", "json://localhost", block)):
         if "type" not in document:
             keys = document.get("attributes", document)
@@ -203,7 +203,7 @@ def test_yaml(where: Page, block: str):
     ("where", "block"), [each for each in _blocks("yaml") if _OURS in each.values[1]]
 )
 def test_location_of_a_page(project: Project, where: Page, block: str):
-    """Prevents: a location that does not load with what a newcomer copies, by one of two ways."""
+    """Prevents: a location with YAML of a page fails to load by Dagster's loader or by ours."""
     component = loaded(block)
     lakes = {table.model for table in component.tables if table.source}
     stubs = [f'{each.replace("/", "_")} = dg.AssetSpec("{each}")' for each in component.models]
@@ -220,21 +220,21 @@ def test_location_of_a_page(project: Project, where: Page, block: str):
 
 
 def test_models_of_the_declaration():
-    """Prevents: a declaration whose comments on its models are wrong."""
+    """Prevents: the comments in a declaration name other models than the declaration uses."""
     (text,) = page("how-to/models.md").sections["Declare the data source"].blocks("yaml")
     assert loaded(text).models == ("orders", "crm/customers")
 
 
 @pytest.mark.parametrize(("where", "block"), _blocks("python"))
 def test_python(where: Page, block: str):
-    """Prevents: a model, or an import, that fails where it is copied to."""
+    """Prevents: Python code fails where users copy it to."""
     compile(block, str(where.path), "exec")
     if where.path.relative_to(ROOT).as_posix() not in _RUN_ELSEWHERE and "refresh(" not in block:
         exec(block, {"__name__": "documented"})
 
 
 def test_python_without_dagster():
-    """Prevents: a call of `refresh` that lacks a parameter, or has one that there is not."""
+    """Prevents: the page calls `refresh` without a parameter, or with an unknown parameter."""
     (block,) = page("how-to/python.md").sections["Without Dagster"].blocks("python")
     names = {name: getattr(scripting, name) for name in scripting.__all__}
     calls: list[inspect.BoundArguments] = []
@@ -249,7 +249,7 @@ def test_python_without_dagster():
 
 @pytest.mark.parametrize("accept", scripting.Accept)
 def test_what_may_be_accepted(accept: scripting.Accept):
-    """Prevents: a way out of a refusal that no page of the commands or of scripts names."""
+    """Prevents: the pages of commands and of scripts do not name a way to accept a refusal."""
     options = page("reference/commands.md").whole.text
     members = page("reference/scripting.md").sections["Options and Accept"].text
     assert f"`{accept}`" in options or f"`--accept {accept}`" in options
@@ -257,7 +257,7 @@ def test_what_may_be_accepted(accept: scripting.Accept):
 
 
 def test_run_config():
-    """Prevents: an option in the launchpad that does not exist."""
+    """Prevents: the page shows an option that the launchpad does not have."""
     (text,) = page("reference/yaml.md").sections["Run config of a refresh"].blocks("yaml")
     assert all(str(each) in text for each in scripting.Accept)
     config: dict[str, Any] = yaml.safe_load(text)["ops"][step_name("nyc_flights")]["config"]

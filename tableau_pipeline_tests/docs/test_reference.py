@@ -1,4 +1,4 @@
-"""Pages of reference, and README: what they list and show is what the code has."""
+"""Reference pages and README: their lists and examples must agree with the code."""
 
 import re
 import runpy
@@ -17,7 +17,7 @@ from tableau_pipeline_tests.docs.page import README, page
 from tableau_pipeline_tests.refresh.support.models import snapshot
 
 TYPES = page("reference/types.md").whole.text
-# Hyper's types without their precision, as Tableau Desktop calls them.
+# The name that Tableau Desktop gives each type of Hyper, without its precision.
 IN_TABLEAU = {
     "BOOLEAN": "Boolean",
     **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT"), "Number (whole)"),
@@ -32,7 +32,7 @@ ROWS = re.findall(r"^\| `(.+?)` \| `(.+?)` \| (.+?) \| (.*)\|$", TYPES, re.MULTI
 
 @pytest.mark.parametrize(("spark", "hyper", "tableau", "notes"), ROWS)
 def test_each_row(spark: str, hyper: str, tableau: str, notes: str):
-    """Prevents: readers plan for a type that they do not get."""
+    """Prevents: the page promises another type than a column gets."""
     column = Column("c", spark)
     assert hyper_type(column, table="t") == hyper
     assert IN_TABLEAU[hyper.partition("(")[0]] == tableau
@@ -41,13 +41,13 @@ def test_each_row(spark: str, hyper: str, tableau: str, notes: str):
 
 
 def test_every_type_has_a_row():
-    """Prevents: a type that the pipeline supports and no page names."""
+    """Prevents: no page names a type that the pipeline supports."""
     patterns = [re.compile(spark, re.IGNORECASE) for spark, *_ in _RULES]
     assert all(any(each.fullmatch(row[0]) for row in ROWS) for each in patterns)
 
 
 def test_versions():
-    """Prevents: a page names the wrong products for an administrator."""
+    """Prevents: the page names the wrong products for a file version."""
     rows = re.findall(r"^\| (\d) \| .+? \| (.+?) \|$", TYPES, re.MULTILINE)
     assert {int(version): products for version, products in rows} == PRODUCTS
 
@@ -57,7 +57,7 @@ SNAPSHOT = page("reference/snapshot.md").whole
 
 @pytest.mark.parametrize(("rows", "passed"), [(999, False), (1000, True)])
 def test_its_check(tmp_path: Path, rows: int, passed: bool):
-    """Prevents: a check that starts Spark, or an example that fails where it is copied to."""
+    """Prevents: the check on the page starts Spark, or fails where users copy it to."""
     names: dict[str, Any] = {}
     (block,) = SNAPSHOT.blocks("python")
     exec(block, names)
@@ -74,7 +74,7 @@ def test_its_check(tmp_path: Path, rows: int, passed: bool):
 
 
 def test_its_attributes(tmp_path: Path):
-    """Prevents: a page of attributes that are not there."""
+    """Prevents: the page lists attributes that a snapshot does not have."""
     snapshot(tmp_path, pa.table({"id": pa.array([1, 2], pa.int64())}), asset_key="orders")
     found = SnapshotStore(tmp_path).newest("orders")
     listed = [name for row in SNAPSHOT.rows() for name in row["attribute"].split(", ")]
@@ -87,7 +87,7 @@ BLOCKS = page("reference/hyper.md").whole.blocks("python")
 
 
 def test_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
-    """Prevents: a page that does not do what it says."""
+    """Prevents: the script on the page fails, or writes other files than the page says."""
     assert len(BLOCKS) == 6
     monkeypatch.chdir(tmp_path)
     exec(compile("\n".join(BLOCKS), "hyper.md", "exec"), {})
@@ -101,7 +101,7 @@ SCRIPT = runpy.run_path(str(ROOT / "scripts" / "yaml_reference.py"), run_name="y
 
 
 def test_the_page_is_up_to_date():
-    """Prevents: a page of keys that are not those that the code reads. `make docs` writes it."""
+    """Prevents: the page lists other keys than the code reads. `make docs` writes the page."""
     text = page("reference/yaml.md").whole.text
     assert SCRIPT["with_tables"](text) == text
 
@@ -110,7 +110,7 @@ _MOST_LINES = 150
 
 
 def test_demo_table(story: Story):
-    # Prevents: a first page whose figures no reader can reproduce.
+    # Prevents: the figures in README are not those of the demo.
     lines = re.findall(r"^(.*?)  +(NYC \w+)  +(.*?)  +(.*)$", README.sections["Try it"].text, re.M)
     figures = [
         (line.chapter.title, line.datasource, done.decision, done.rows, done.deleted, done.inserted)
@@ -125,5 +125,5 @@ def _numbers(text: str) -> list[int]:
 
 
 def test_it_is_short():
-    # Prevents: a first page that grows too long to read.
+    # Prevents: README grows too long to read.
     assert len(README.whole.text.splitlines()) <= _MOST_LINES

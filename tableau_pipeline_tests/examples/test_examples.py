@@ -1,4 +1,4 @@
-"""The examples as a user runs them: dbt's location and ours, and the cells of the notebook."""
+"""The examples as a user runs them: the two locations with dbt, and the notebook's cells."""
 
 import json
 import os
@@ -29,13 +29,13 @@ mutation($name: String!) {
   startSensor(sensorSelector: {repositoryLocationName: "dashboards",
                                repositoryName: "__repository__", sensorName: $name}) {
     __typename ... on Sensor { sensorState { status } } ... on PythonError { message } } }"""
-# Both sensors look every 30 seconds.
+# Both sensors tick every 30 seconds.
 TWO_LOOKS = 70
 
 
 @dataclass
 class Shop:
-    """The copied example, and its servers."""
+    """A copy of the example, and its servers."""
 
     folder: Path
     environment: dict[str, str]
@@ -47,7 +47,7 @@ class Shop:
         file.write_text("\n".join([head, *rows, ""]), "utf-8")
 
     def dbt(self, command: str) -> None:
-        """Dbt outside Dagster."""
+        """Run a command of dbt outside Dagster."""
         subprocess.run(
             [BIN / "dbt", command, "--target-path", f"{self.environment['SHOP_LAKE']}/target"],
             cwd=self.folder / "transform", env=self.environment, check=True, capture_output=True,
@@ -58,7 +58,7 @@ class Shop:
         return self.server.launch("warehouse", *names)
 
     def switch_on(self, sensor: str) -> None:
-        """Start a sensor that was off, and wait until it has looked once."""
+        """Start a sensor that was off, and wait for its first tick."""
         ((name, state),) = [each for each in self.sensors().items() if each[0].startswith(sensor)]
         assert state["status"] == "STOPPED"
         answer = self.server.ask(SWITCH_ON, name=name)["startSensor"]
@@ -101,15 +101,14 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_one_refresh_after_dbt_in_another_location(shop: Shop):
-    """Prevents: a data source that does not follow another location, follows it twice, ships more
-    than what changed, or ships what dbt's own tests have found wrong."""
+    """Prevents: a refresh misses dbt in another location, runs twice, or ships rejected rows."""
     assert shop.dbt_in_dagster() == "SUCCESS"
     everything = ("sales", "shop_sales_extract", "shop_sales")
     assert shop.server.launch("dashboards", *everything) == "SUCCESS"
     shop.switch_on("refresh_after_models")
     known = shop.server.runs_of("shop_sales").keys()
 
-    # One order is corrected, one is gone, two are new.
+    # One order is corrected, one order is gone, and two orders are new.
     shop.write("raw_orders", "1,1,1250", "2,2,400", "4,1,5", "5,2,6")
     assert shop.dbt_in_dagster() == "SUCCESS"
     run, assets = shop.server.next_run("shop_sales", known=known)
@@ -119,7 +118,7 @@ def test_one_refresh_after_dbt_in_another_location(shop: Shop):
     assert shipped["rows sent"] == 3
     assert shipped["dagster/row_count"] == 4
 
-    # An order twice: dbt's test fails, and it is a blocking check here.
+    # A repeated order fails dbt's test, which is a blocking check here.
     shop.write("raw_orders", "1,1,1250", "1,1,1250")
     assert shop.dbt_in_dagster() == "FAILURE"
     time.sleep(TWO_LOOKS)
@@ -130,8 +129,7 @@ def test_one_refresh_after_dbt_in_another_location(shop: Shop):
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_one_run_after_dbt_outside_dagster(shop: Shop):
-    """Prevents: a data source that misses a dbt it cannot see, or is refreshed for each look at its
-    results, or before its Spark model has read them."""
+    """Prevents: a refresh misses dbt outside Dagster, runs twice, or runs before its model."""
     shop.write("raw_orders", "1,1,1250")
     shop.switch_on("refresh_after_dbt")
     shop.dbt("build")
@@ -158,7 +156,7 @@ NOTEBOOK = ROOT / "examples" / "refresh_from_a_notebook.ipynb"
 def test_every_cell(
     spark: SparkSession, tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a notebook that fails, or publishes other rows than it shows."""
+    """Prevents: the notebook fails, or publishes other rows than it shows."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
     cells = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
     names: dict[str, Any] = {}

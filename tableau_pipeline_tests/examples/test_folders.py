@@ -1,4 +1,4 @@
-"""The folders of examples, copied into a project as their pages say; what is typed there."""
+"""The folders of examples, copied into a project as their pages say, with their commands."""
 
 import os
 import re
@@ -49,7 +49,7 @@ class Example:
         return Page(EXAMPLES / self.name / "README.md")
 
     def play(self, block: int = 0) -> None:
-        """Type what the page says, and see what it shows."""
+        """Run the commands in a block of the page, and compare their output with the block."""
         text = self.page.whole.blocks("console")[block]
         typed = "".join(self._type(each) for each in re.findall(r"^\$ (.*)$", text, re.MULTILINE))
         found, shown = ("\n".join(masked(each)) for each in (typed, text))
@@ -57,17 +57,17 @@ class Example:
         assert re.fullmatch(pattern, found), f"{self.name} wrote\n{found}"
 
     def _type(self, command: str) -> str:
-        """Type a command; return it with what it writes, if it is ours."""
+        """Run a command; return it together with the output of our own program."""
         program, _, rest = command.partition(" ")
         if program == "tableau-pipeline":
             result = self.world.type(rest)
-            # Progress is no part of the result, and what went wrong is.
+            # Pages omit progress: errors appear only if a command has no result.
             return f"$ {command}\n{result.text or result.errors}"
         shell(command, self.folder)
         return f"$ {command}\n"
 
     def rows(self, name: str, table: str = "Extract") -> list[tuple]:
-        """The published rows of a table, in order."""
+        """The published rows of a table, sorted."""
         with session(self.world.sandbox) as site, TemporaryDirectory() as folder:
             (item,) = site.tsc.datasources.filter(name=name)
             with ZipFile(site.download(str(item.id), Path(folder))) as package:
@@ -78,14 +78,14 @@ class Example:
 
 
 def _plain(value: object) -> object:
-    """Decimals as numbers and days as text, to be written down below."""
+    """Decimals as numbers and days as text, which the tests below can write briefly."""
     if isinstance(value, Decimal):
         return float(value)
     return str(value) if isinstance(value, date) else value
 
 
 def shell(command: str, folder: Path) -> None:
-    """Type something that is not ours."""
+    """Run a command of another program."""
     done = subprocess.run(
         ["bash", "-euc", command], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -99,7 +99,8 @@ def example(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Example]:
-    """An example in a project of its own, with a server; what is typed is typed in its folder."""
+    """An example in a new project, with a new server; the example's folder is the current
+    folder."""
     name = f"shop_{uuid4().hex[:8]}"
     project(tmp_path, name)
     folder = tmp_path / name / "defs" / request.param
@@ -129,13 +130,13 @@ def of(name: str) -> pytest.MarkDecorator:
 
 
 def test_each_folder_is_played():
-    """Prevents: an example that no test has ever run."""
+    """Prevents: an example exists that no test has ever run."""
     assert "undo" in FOLDERS
     assert [name for name in FOLDERS if f"test_{name}" not in globals()] == []
 
 
 def test_all_in_one_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a second example that a reader copies next to the first, and cannot load."""
+    """Prevents: a location fails to load if a reader copies several examples into it."""
     name = f"shop_{uuid4().hex[:8]}"
     project(tmp_path, name)
     monkeypatch.syspath_prepend(tmp_path)
@@ -153,7 +154,7 @@ def test_all_in_one_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.slow
 @of("star_schema")
 def test_star_schema(example: Example):
-    """Prevents: an example of several tables that fails, or publishes only one of them."""
+    """Prevents: the example of several tables fails, or publishes only one table."""
     example.play()
     assert example.rows("Shop Orders", "customers") == [(1, "Ada"), (2, "Barbara")]
     assert [row[0] for row in example.rows("Shop Orders", "orders")] == [1, 2, 3, 4]
@@ -162,7 +163,7 @@ def test_star_schema(example: Example):
 @pytest.mark.slow
 @of("partitions")
 def test_partitions(example: Example):
-    """Prevents: a backfill on the page that Dagster does not accept, or that loses a day."""
+    """Prevents: Dagster does not accept the backfill on the page, or the backfill loses a day."""
     example.play()
     by_day = {order: day[-2:] for order, day, _ in example.rows("Daily Orders")}
     assert by_day == {1: "01", 2: "02", 3: "02", 4: "03", 5: "02"}
@@ -171,7 +172,7 @@ def test_partitions(example: Example):
 @pytest.mark.slow
 @of("delta")
 def test_delta(example: Example):
-    """Prevents: an example that needs more than the extra `delta`, or reads an old version."""
+    """Prevents: the example needs more than the extra `delta`, or reads an old version."""
     example.play()
     assert example.rows("Shipments") == [(1, 10), (2, 20), (3, 30), (4, 40)]
 
@@ -179,7 +180,7 @@ def test_delta(example: Example):
 @pytest.mark.slow
 @of("iceberg")
 def test_iceberg(example: Example):
-    """Prevents: a catalog that is named as the page says, and not found."""
+    """Prevents: a refresh does not find a catalog that is named as the page says."""
     example.play()
     assert example.rows("Suppliers") == [("Ada", 3), ("Edsger", 6), ("Grace", 5)]
 
@@ -187,7 +188,7 @@ def test_iceberg(example: Example):
 @pytest.mark.slow
 @of("change_data_capture")
 def test_change_data_capture(example: Example):
-    """Prevents: a feed that does not fit its declaration, or a closed account that stays."""
+    """Prevents: a feed does not fit its declaration, or a closed account stays published."""
     example.play()
     assert example.rows("Bank Accounts") == [(1, 100), (2, 240), (4, 10)]
 
@@ -195,7 +196,7 @@ def test_change_data_capture(example: Example):
 @pytest.mark.slow
 @of("files")
 def test_files(example: Example):
-    """Prevents: a file that one command publishes, and the folder of the same example does not."""
+    """Prevents: a command publishes the file of the example, but the dropped file fails."""
     example.play()
     assert example.rows("First Sales") == [(1, 2.5), (2, 3.0), (3, 5.0)]
     Path(os.environ["SHOP_EXPORTS"]).mkdir()
@@ -217,7 +218,7 @@ def test_files(example: Example):
 @pytest.mark.slow
 @of("several_hosts")
 def test_several_hosts(example: Example, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a host that publishes again what another one has published."""
+    """Prevents: a host publishes again what another host has published."""
     example.play(0)
     elsewhere = World(tmp_path / "host-b", example.world.name, example.world.sandbox)
     shutil.copytree(example.world.root / example.world.name, elsewhere.root / example.world.name)
@@ -237,7 +238,7 @@ def test_several_hosts(example: Example, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.slow
 @of("pull_requests")
 def test_pull_requests(example: Example, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a plan on the page that does not say what the branch changes."""
+    """Prevents: the plan on the page does not show what the branch changes."""
     root = example.world.root
     (root / ".gitignore").write_text("/data/\n/home/\n/sandbox/\n__pycache__/\n", "utf-8")
     for who in ("AUTHOR", "COMMITTER"):
@@ -252,6 +253,6 @@ def test_pull_requests(example: Example, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.slow
 @of("undo")
 def test_undo(example: Example):
-    """Prevents: wrong rows that the page takes back, and that readers still see."""
+    """Prevents: readers still see the wrong rows that the page has taken back."""
     example.play()
     assert [row[1] for row in example.rows("Site Visits")] == [120, 95, 150]

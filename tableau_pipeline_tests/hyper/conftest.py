@@ -6,5 +6,5 @@ from tableau_pipeline.hyper.process import hyper_process
 
 @pytest.fixture(scope="module")
 def hyper() -> HyperProcess:
-    """The hyperd of this process, as long as no test has been the death of it."""
+    """The hyperd of this process, if no test has killed it."""
     return hyper_process()

@@ -1,4 +1,4 @@
-"""Parquet files to build extracts from, what an extract says of itself, and the end of a hyperd."""
+"""Parquet files for extracts, facts about an extract, and a way to kill a hyperd."""
 
 import os
 import signal
@@ -22,9 +22,9 @@ _SPARK_NAMES = {"int64": "bigint", "int32": "int", "string": "string"}
 def source(
     folder: Path, name: str, columns: dict[str, list[Any]] | pa.Table, *, files: int = 1
 ) -> TableSource:
-    """A table of these columns, stored as so many Parquet files."""
+    """Store columns in some Parquet files, and return the table of these files."""
     rows = columns if isinstance(columns, pa.Table) else pa.table(columns)
-    # Values that are all NULL have no type of their own.
+    # A column of NULLs alone has no type of its own.
     types = [pa.int64() if pa.types.is_null(kind) else kind for kind in rows.schema.types]
     rows = rows.cast(pa.schema(list(zip(rows.column_names, types, strict=True))))
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def source(
 
 
 def stored_source(snapshot: Snapshot, name: str = "Extract") -> TableSource:
-    """A table that takes the rows of a snapshot."""
+    """A table with the rows of a snapshot."""
     return TableSource(name, snapshot.columns, snapshot.paths, comments=snapshot.comments)
 
 
@@ -47,13 +47,13 @@ def build_one(hyper: HyperProcess, path: Path, table: TableSource) -> Extract:
 
 
 def rows_of(hyper: HyperProcess, path: Path, table: str = "Extract") -> pa.Table:
-    """The rows of a table in the order of its first column."""
+    """The rows of a table, sorted by the first column."""
     rows = read_table(hyper, path, TableName(EXTRACT_SCHEMA, table))
     return rows.sort_by(rows.column_names[0])
 
 
 def constraints(hyper: HyperProcess, path: Path) -> list[tuple[str, str, str]]:
-    """The assumed keys of a file: ("p", table, "") and ("f", many, one)."""
+    """The assumed keys of a file: ("p", table, "") if primary, ("f", many, one) if foreign."""
     with Connection(hyper.endpoint, path) as connection:
         found = connection.execute_list_query(
             "SELECT k.contype, t.relname, COALESCE(r.relname, '') FROM pg_catalog.pg_constraint k "
@@ -69,7 +69,7 @@ def process_id(hyper: HyperProcess) -> int:
 
 
 def kill(hyper: HyperProcess) -> int:
-    """The end of a hyperd, as a damaged file brings it about; its process id."""
+    """Kill a hyperd, as a damaged file would; return its process ID."""
     process = process_id(hyper)
     os.kill(process, signal.SIGKILL)
     while _answers(hyper):

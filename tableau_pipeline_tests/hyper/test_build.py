@@ -1,4 +1,4 @@
-"""What is built: keys and relationships that hold, and no file without its tables."""
+"""Builds: keys and relationships that hold, and no file that lacks its tables."""
 
 import re
 import resource
@@ -33,7 +33,7 @@ from tableau_pipeline_tests.hyper.samples import process_id, rows_of, source
 def test_null_in_any_part_of_a_key_is_counted(
     ids: list[int | None], parts: list[str | None], count: str, hyper: HyperProcess, tmp_path: Path
 ) -> None:
-    """Prevents keys that match no row of the server, not even their own."""
+    """Prevents: a key with NULL matches no row on the server, not even its own row."""
     table = source(tmp_path, "trips", {"id": ids, "part": parts})
     problem = key_problem(hyper, table, ["id", "part"], samples=True)
     assert problem is not None
@@ -44,7 +44,7 @@ ON = (("id", "id"),)
 
 
 def problem(tables: str, *edges: str) -> str | None:
-    """The problem of tables such as "a b" and relationships such as "a>b"."""
+    """Return the problem of tables such as "a b" and relationships such as "a>b"."""
     related = [Relationship(*edge.split(">"), on=ON) for edge in edges]
     return tree_problem(tables.split(), related)
 
@@ -63,7 +63,7 @@ def problem(tables: str, *edges: str) -> str | None:
     ],
 )
 def test_other_shapes_are_explained(tables: str, edges: list[str], phrases: list[str]):
-    """Prevents: Tableau refuses the file after it was built, in words that name no table."""
+    """Prevents: Tableau refuses a finished file, in words that name no table."""
     found = problem(tables, *edges)
     assert found is not None
     for phrase in phrases:
@@ -86,29 +86,32 @@ def test_every_tree_passes_and_no_longer_does_with_one_edge_less(data: st.DataOb
 
 ROWS = 20_000
 TABLES = ("first", "second")
-# Bytes: the first ones end the INSERT, the last ones only the end of the file, on which hyperd is
-# silent unless it is asked.
+# In bytes. The smaller sizes end the INSERT. The larger sizes end only the last write to the file,
+# which hyperd reports only when asked.
 ROOM = (100_000, 400_000, 900_000, 1_200_000, 1_500_000)
 ENOUGH = 20_000_000
 NO_SPACE = r"No space is left for x\.hyper: hyperd could not write .+ MB are free in "
 
 
 def hyperd_with(room: int) -> HyperProcess:
-    """A hyperd that can make no file larger than this."""
+    """A hyperd that cannot make a file larger than `room` bytes."""
     hyper = Hyperd(memory=2**29, telemetry=False)
     resource.prlimit(process_id(hyper), resource.RLIMIT_FSIZE, (room, room))
     return hyper
 
 
 def random_rows(folder: Path) -> list[TableSource]:
-    """What no compression makes smaller."""
+    """Tables with random text, which no compression makes smaller."""
     random = Random(1)
     values = [str(random.getrandbits(256)) for _ in range(ROWS)]
     return [source(folder, name, {"a": values}) for name in TABLES]
 
 
 def built(hyper: HyperProcess, folder: Path, tables: list[TableSource]) -> bool:
-    """Whether the file was built, and then holds everything; else it is refused in words."""
+    """Build a file; return False if there was no space.
+
+    A built file must be complete. A refusal must say why, and leave no file.
+    """
     path, said = folder / "x.hyper", ""
     try:
         build_extract(hyper, path, tables=tables)
@@ -124,7 +127,7 @@ def built(hyper: HyperProcess, folder: Path, tables: list[TableSource]) -> bool:
 
 @pytest.mark.parametrize("room", [*ROOM, ENOUGH])
 def test_no_file_without_its_tables(tmp_path: Path, room: int):
-    """Prevents: a full disk makes a file without tables, which takes the place of a good one."""
+    """Prevents: on a full disk, a file without tables replaces a good file."""
     tables = random_rows(tmp_path / "in")
     (tmp_path / "out").mkdir()
     assert built(hyperd_with(room), tmp_path / "out", tables) == (room == ENOUGH)
@@ -132,7 +135,7 @@ def test_no_file_without_its_tables(tmp_path: Path, room: int):
 
 @pytest.mark.parametrize("mode", ["w", "a"])
 def test_no_change_that_loses_the_file(tmp_path: Path, mode: str):
-    """Prevents: a change that finds no room takes the tables out of a file that had them."""
+    """Prevents: on a full disk, a change removes the tables of a file."""
     path = tmp_path / "x.hyper"
     with open_hyper(path, "w") as file:
         file.create(TableName("t"), pa.table({"a": [1]}))
@@ -152,7 +155,7 @@ def test_no_change_that_loses_the_file(tmp_path: Path, mode: str):
 
 @pytest.mark.parametrize("holds", ["nothing", "no tables", "other rows"])
 def test_a_file_that_is_not_what_was_written(hyper: HyperProcess, tmp_path: Path, holds: str):
-    """Prevents: hyperd says nothing, as on a full disk, and what it left is sent all the same."""
+    """Prevents: hyperd silently writes a wrong file, and a refresh publishes the file."""
     saved_to = tmp_path / "saved.hyper"
     if holds == "nothing":
         saved_to.write_bytes(b"")

@@ -52,7 +52,7 @@ SAME = [
     pa.array([datetime(2024, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")),
     pa.array([Decimal("-0.01"), Decimal("9" * 36 + ".99")], pa.decimal128(38, 2)),
 ]
-# What becomes of the types that Hyper does not have, with equal values.
+# Types that Hyper does not have, and the types that their values get.
 OTHERS = [
     (pa.array([-128, 127], pa.int8()), pa.int16()),
     (pa.array([255], pa.uint8()), pa.int16()),
@@ -81,7 +81,7 @@ OTHERS = [
     ("values", "type_"), [*((each, each.type) for each in SAME), *OTHERS], ids=str
 )
 def test_arrow_in_and_out(file: HyperFile, values: pa.Array, type_: pa.DataType) -> None:
-    """Prevents: values that change on their way through a file, or a type that surprises."""
+    """Prevents: values change on their way through a file, or come back as another type."""
     values = (
         pa.concat_arrays([values, pa.nulls(1, values.type)])
         if not pa.types.is_dictionary(values.type)
@@ -106,21 +106,21 @@ def test_arrow_in_and_out(file: HyperFile, values: pa.Array, type_: pa.DataType)
     ids=str,
 )
 def test_a_type_without_a_place(file: HyperFile, values: pa.Array) -> None:
-    """Prevents: an error that names no column."""
+    """Prevents: the error about an unsupported type names no column."""
     with pytest.raises(UnsupportedArrowTypeError, match=r'column "v": .*cast it'):
         file.create(TABLE, pa.table({"v": values}))
     assert file.tables() == []
 
 
 def test_nanoseconds_are_not_cut(file: HyperFile) -> None:
-    """Prevents: time stamps that lose digits in silence."""
+    """Prevents: timestamps lose digits without a message."""
     with pytest.raises(pa.ArrowInvalid, match="would lose data"):
         file.create(TABLE, pa.table({"v": pa.array([1], pa.timestamp("ns"))}))
 
 
 @pytest.mark.slow
 def test_streams_are_not_gathered(file: HyperFile) -> None:
-    """Prevents: a table that has to fit into memory, on the way in or out."""
+    """Prevents: a table that is larger than memory can be neither written nor read."""
     schema = pa.schema([("a", pa.int64())])
     alive = 0
 
@@ -142,7 +142,7 @@ def test_streams_are_not_gathered(file: HyperFile) -> None:
 
 
 def test_columns_go_by_name(file: HyperFile) -> None:
-    """Prevents: values in the wrong column, or a missing column without an error."""
+    """Prevents: values land in the wrong column, or an unknown column causes no error."""
     file.create(TABLE, pa.table({"a": [1], "b": ["x"]}))
     file.insert(TABLE, pa.table({"b": ["y"], "a": [2]}))
     file.insert(TABLE, pa.table({"b": ["z"]}))
@@ -174,7 +174,7 @@ PRICE = Decimal("1.25")
 def test_values_that_do_not_fit(
     file: HyperFile, kept: pa.Array, fits: pa.Array, changes: pa.Array
 ) -> None:
-    """Prevents: numbers that are rounded, and times that are cut off, in silence."""
+    """Prevents: numbers are rounded, or times are cut off, without a message."""
     file.create(TABLE, pa.table({"id": [1], "v": kept[:1]}))
     for change in (
         file.insert,
@@ -190,7 +190,7 @@ def test_values_that_do_not_fit(
 
 @pytest.mark.parametrize("method", ["update", "upsert"])
 def test_keys(file: HyperFile, method: str) -> None:
-    """Prevents: a change of some row or other where the key does not tell which."""
+    """Prevents: a repeated or missing key changes an arbitrary row."""
     file.create(TABLE, pa.table({"a": [1], "b": ["x"]}))
     change = getattr(file, method)
     with pytest.raises(HyperFileError, match=r"the key \(1\) is repeated in the data"):
@@ -204,7 +204,7 @@ def test_keys(file: HyperFile, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["update", "upsert"])
 def test_keys_that_a_collation_takes_for_equal(file: HyperFile, method: str) -> None:
-    """Prevents: a change of some row or other, or two rows of one key, in files of Tableau."""
+    """Prevents: keys that a collation takes for equal change arbitrary rows, or add a row."""
     file.execute('CREATE SCHEMA IF NOT EXISTS "Extract"')
     file.execute(f'CREATE TABLE {TABLE} ("a" TEXT COLLATE "en_US_CI", "b" BIGINT)')
     file.insert(TABLE, pa.table({"a": ["x"], "b": [0]}))
@@ -235,7 +235,7 @@ NUMBER, TEXT = pa.int64(), pa.string()
 def test_changes_are_those_of_a_dictionary(
     file: HyperFile, before: list[tuple], data: list[tuple], method: str
 ) -> None:
-    """Prevents: a row too many or too few, and NULL keys that match nothing or all."""
+    """Prevents: a change affects too many or too few rows, or NULL keys match wrong rows."""
     file.execute(f"DROP TABLE IF EXISTS {TABLE}")
     file.create(TABLE, arrow({"k": NUMBER, "l": NUMBER, "v": TEXT, "w": TEXT}, before))
     new = {row[:2]: row[2] for row in data}
@@ -264,7 +264,7 @@ def test_changes_are_those_of_a_dictionary(
 
 
 def test_an_upsert_that_fails_changes_nothing(file: HyperFile) -> None:
-    """Prevents: the updates of an upsert whose inserts fail."""
+    """Prevents: an upsert keeps its updates although its inserts fail."""
     file.create(TABLE, pa.table({"a": [1], "b": [1]}))
     file.execute(f"DROP TABLE {TABLE}")
     file.execute(f'CREATE TABLE {TABLE} ("a" BIGINT, "b" BIGINT, "c" BIGINT NOT NULL)')
@@ -275,7 +275,7 @@ def test_an_upsert_that_fails_changes_nothing(file: HyperFile) -> None:
 
 
 def test_data_frames_of_other_libraries(file: HyperFile) -> None:
-    """Prevents: people who have to learn Arrow first."""
+    """Prevents: users of pandas must learn Arrow first."""
     import pandas as pd
 
     assert file.create(TABLE, pd.DataFrame({"a": [1, 2]})) == 2
@@ -287,7 +287,7 @@ ROWS = pa.table({"id": [1, 2], "name": ["a", None]})
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file with two rows."""
+    """A file with a table of two rows."""
     path = tmp_path / "x.hyper"
     with open_hyper(path, "w") as file:
         file.create(TABLE, ROWS, key=["id"])
@@ -300,7 +300,7 @@ def content(path: Path) -> list[dict]:
 
 
 def test_what_is_in_a_file(path: Path) -> None:
-    """Prevents: a listing that leaves out a schema, a table, or the NULLs in its count."""
+    """Prevents: a listing omits a schema or a table, or its count omits rows with NULL."""
     with open_hyper(path, "a") as file:
         file.create(TableName("other schema", 'a "table"'), pa.table({"x": [1.5]}))
         file.create(TableName("public", "empty"), pa.schema([("d", pa.date32())]).empty_table())
@@ -314,8 +314,7 @@ def test_what_is_in_a_file(path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["a", "w"])
 def test_a_file_that_is_replaced(path: Path, mode: Any) -> None:
-    """Prevents: a file that others may read after a change; a link in place of which there is a
-    file, while its target stays as it was."""
+    """Prevents: a change lets other users read a private file, or replaces a link by a file."""
     path.chmod(0o600)
     link = path.with_name("link.hyper")
     link.symlink_to(path)
@@ -328,7 +327,7 @@ def test_a_file_that_is_replaced(path: Path, mode: Any) -> None:
 
 
 def test_a_reader_sees_nothing_half_done(path: Path) -> None:
-    """Prevents: a reader that sees some of the changes."""
+    """Prevents: a reader sees some of the changes of an unfinished writer."""
     with open_hyper(path, "a") as file:
         file.execute(f"DELETE FROM {TABLE}")
         assert len(content(path)) == 2
@@ -337,14 +336,16 @@ def test_a_reader_sees_nothing_half_done(path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_writer_leaves_the_file(path: Path) -> None:
-    """Prevents: a damaged file after a crash, or a next writer that trips over the remains."""
+    """Prevents: a crash damages a file, or the remains of a crash stop the next writer."""
     script = (
         "import os, sys; from tableau_pipeline.hyper import open_hyper\n"
         f"with open_hyper({str(path)!r}, 'a') as file:\n"
         f"    file.execute('DELETE FROM {TABLE}'); os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
-    until(lambda: _unlocked(path), seconds=30, what="hyperd has outlived the one that started it")
+    until(
+        lambda: _unlocked(path), seconds=30, what="hyperd has outlived the process that started it"
+    )
     assert content(path) == ROWS.to_pylist()
     with open_hyper(path, "a") as file:
         file.insert(TABLE, pa.table({"id": [3]}))
@@ -353,7 +354,7 @@ def test_a_killed_writer_leaves_the_file(path: Path) -> None:
 
 
 def _unlocked(path: Path) -> bool:
-    """Its hyperd ends by itself, but some milliseconds after the one that was killed."""
+    """Whether the hyperd of the killed writer has ended, which takes it some milliseconds."""
     try:
         with open_hyper(path):
             return True
@@ -381,19 +382,19 @@ def _refused(path: Path, mode: str = "r") -> str:
     ],
 )
 def test_a_file_that_is_none(path: Path, damage, reason: str, mode: str) -> None:
-    """Prevents: an error of hyperd that does not say which file, or a file made by looking."""
+    """Prevents: an error of hyperd does not name the file, or opening a file creates the file."""
     damage(path)
     assert reason in _refused(path, mode)
     assert [each for each in path.parent.iterdir() if each != path] == []
 
 
 def test_a_name_that_hyperd_does_not_open(tmp_path: Path) -> None:
-    """Prevents: a file that Tableau does not take for an extract."""
+    """Prevents: users write a file that Tableau does not take for an extract."""
     assert "end in .hyper" in _refused(tmp_path / "x.hyp", "r")
 
 
 def test_a_file_that_somebody_has_open(path: Path) -> None:
-    """Prevents: two writers of whom one loses, and an error that does not say why."""
+    """Prevents: one of two writers loses its changes, or the error does not say why."""
     other = hyper_process(memory_limit="600m")
     with open_hyper(path, hyper=other):
         assert "locked by another process" in _refused(path)

@@ -1,4 +1,4 @@
-"""What hyperd says in English alone: an upgrade that words it otherwise fails here by name."""
+"""hyperd's English messages: if an upgrade changes a message, the test with its name fails."""
 
 import resource
 from pathlib import Path
@@ -17,7 +17,7 @@ READ = "SELECT COUNT(a) FROM EXTERNAL({}, FORMAT => 'parquet')"
 
 
 def said(hyper: HyperProcess, query: str) -> HyperException:
-    """What hyperd says of a query that fails."""
+    """The error of hyperd for a query that fails."""
     with connect(hyper) as connection, pytest.raises(HyperException) as caught:
         connection.execute_list_query(query)
     return caught.value

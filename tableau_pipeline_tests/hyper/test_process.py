@@ -17,19 +17,19 @@ KILLED = "import os; os.kill(int(process.endpoint.connection_descriptor.rpartiti
 
 
 def asked_at_once(**settings: Any) -> list[HyperProcess]:
-    """What eight threads get."""
+    """The hyperds that eight threads get."""
     with ThreadPoolExecutor(8) as executor:
         return list(executor.map(lambda _: hyper_process(**settings), range(8)))
 
 
 def test_one_process_is_shared(hyper: HyperProcess) -> None:
-    """Prevents a hyperd for each refresh, every one of which may take half of the memory."""
+    """Prevents: each refresh starts a hyperd, and each hyperd may take half of the memory."""
     assert all(process is hyper for process in asked_at_once())
 
 
 @pytest.mark.parametrize("end", [kill, HyperProcess.close])
 def test_a_dead_process_is_replaced(end: Callable[[HyperProcess], object]) -> None:
-    """Prevents a Python process that never recovers from a hyperd that died or was shut down."""
+    """Prevents: a Python process never recovers from a hyperd that died or was shut down."""
     first = hyper_process(memory_limit="650m")
     process = process_id(first)
     end(first)
@@ -49,7 +49,7 @@ def test_a_dead_process_is_replaced(end: Callable[[HyperProcess], object]) -> No
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(3)", KILLED, "import os; os._exit(4)"])
 @pytest.mark.slow
 def test_nothing_is_left_behind(ending: str, tmp_path: Path) -> None:
-    """Prevents hyperd.log in the user's folder, and a hyperd that outlives its Python."""
+    """Prevents: hyperd leaves a log in the user's folder, or outlives its Python process."""
     script = (
         "from tableauhyperapi import Connection\n"
         "from tableau_pipeline.hyper.process import hyper_process\n"
@@ -57,7 +57,7 @@ def test_nothing_is_left_behind(ending: str, tmp_path: Path) -> None:
         "with Connection(process.endpoint) as connection:\n"
         "    print(connection.execute_scalar_query('SELECT 1'), flush=True)\n"
     )
-    # The pipe's end is read when hyperd, which inherits it, has closed it as well.
+    # hyperd inherits the pipes, so `run` returns only when hyperd has ended, too.
     done = subprocess.run(
         [sys.executable, "-c", script + ending],
         cwd=tmp_path,
@@ -80,20 +80,20 @@ V1 = "12:cpu,cpuacct:/docker/abc\n4:memory:/docker/abc\n"
     [("4g", 4 * 2**30), ("512m", 512 * 2**20), ("1 GB", 2**30), ("65536kb", 2**26)],
 )
 def test_amounts(setting: str, limit: int):
-    """Prevents: a limit of another size than the one that was set."""
+    """Prevents: hyperd gets another memory limit than the setting says."""
     assert limit_in_bytes(setting) == limit
 
 
 @pytest.mark.parametrize("setting", ["", "4", "0g", "0%", "101%", "four", "-1g", "1.5g"])
 def test_what_is_no_limit(setting: str):
-    """Prevents: a mistyped limit that is ignored, or shown by hyperd in words of its own."""
+    """Prevents: a mistyped limit is ignored, or only hyperd reports it, in its own words."""
     with pytest.raises(RefusedError, match=r"is no memory limit: name an amount such as \"4g\""):
         limit_in_bytes(setting)
 
 
 @pytest.mark.parametrize("setting", ["100k", "31m"])
 def test_too_little(setting: str):
-    """Prevents: hyperd gets a limit of no memory at all, and fails at each refresh."""
+    """Prevents: hyperd gets a limit of almost no memory, and fails at each refresh."""
     with pytest.raises(RefusedError, match=f"'{setting}' is too little for hyperd: name 32m or"):
         limit_in_bytes(setting)
 
@@ -103,7 +103,7 @@ def test_too_little(setting: str):
     [
         (V2, {"user.slice/job/memory.max": "1000"}, 1000),
         (V2, {"user.slice/job/memory.max": "max", "user.slice/memory.max": "900"}, 900),
-        (V2, {"memory.max": "800"}, 800),  # as a container sees its own
+        (V2, {"memory.max": "800"}, 800),  # the group as its container sees it
         (V2, {"user.slice/job/memory.max": "max"}, MACHINE),
         (V1, {"memory/docker/abc/memory.limit_in_bytes": "700"}, 700),
         (V1, {"memory/memory.limit_in_bytes": "600"}, 600),
@@ -114,7 +114,7 @@ def test_too_little(setting: str):
 def test_limits_of_control_groups(
     tmp_path: Path, groups: str | None, limits: dict[str, str], least: int
 ):
-    """Prevents: a container that is killed, since hyperd took its share of the whole machine."""
+    """Prevents: a container is killed because hyperd took its share of the whole machine."""
     if groups:
         (tmp_path / "proc/self").mkdir(parents=True)
         (tmp_path / "proc/self/cgroup").write_text(groups)

@@ -25,14 +25,14 @@ from tableau_pipeline_tests.hyper.samples import build_one, rows_of, source, sto
 from tableau_pipeline_tests.snapshots.support import store
 
 NINES = "9" * 38
-# By Spark's type: values in SQL, and the same as Python reads them back from the extract.
+# For each type of Spark: values in SQL, and the values that Python reads from the extract.
 VALUES: dict[str, list[tuple[str, Any]]] = {
     "boolean": [("true", True), ("false", False)],
     "tinyint": [("-128", -128), ("127", 127), ("0", 0)],
     "smallint": [("-32768", -32768), ("32767", 32767)],
     "int": [("-2147483648", -(2**31)), ("2147483647", 2**31 - 1)],
     "bigint": [("-9223372036854775808", -(2**63)), ("9223372036854775807", 2**63 - 1)],
-    # Widened exactly: 0.1 of 32 bits is not 0.1 of 64.
+    # Widening is exact: 0.1 in 32 bits is not 0.1 in 64 bits.
     "float": [("0.1", 0.10000000149011612), ("16777217", 16777216.0), ("'NaN'", float("nan"))],
     "double": [
         ("0.1D", 0.1),
@@ -82,7 +82,7 @@ LONGEST = max(len(values) for values in VALUES.values())
 
 @pytest.fixture(scope="module")
 def stored(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    """A column of each type, filled up with NULLs; the last row has nothing else."""
+    """A column for each type, filled up with NULLs; the last row has NULLs only."""
     rows = []
     for number in range(LONGEST + 1):
         cells = [
@@ -111,7 +111,7 @@ def expected(type_: str) -> list[Any]:
 
 @pytest.mark.parametrize("type_", VALUES)
 def test_a_type_survives_from_spark_to_the_extract(type_: str, read_back: pa.Table) -> None:
-    """Prevents values that change on their way to Tableau: rounded, shifted, cut, or not NULL."""
+    """Prevents: values are rounded, shifted or cut on their way to Tableau, or NULL is lost."""
     found = read_back[type_].to_pylist()
     if type_.startswith("decimal"):
         assert found == expected(type_)
@@ -123,7 +123,7 @@ def test_a_type_survives_from_spark_to_the_extract(type_: str, read_back: pa.Tab
 def test_instants_do_not_depend_on_the_machines_time_zone(
     stored: Snapshot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents timestamps shifted by hours where hyperd runs outside of UTC."""
+    """Prevents: timestamps shift by hours where hyperd runs outside of UTC."""
     monkeypatch.setenv("TZ", "America/New_York")
     elsewhere = hyper_process(memory_limit="1g")
     try:
@@ -132,7 +132,7 @@ def test_instants_do_not_depend_on_the_machines_time_zone(
     finally:
         elsewhere.close()
     for type_ in ("timestamp", "timestamp_ntz", "date"):
-        # As text: years before 1 and after 9999, where a shift may lead, have no Python value.
+        # Compare texts: a shift may lead to years before 1 or after 9999, which Python lacks.
         wanted = pa.array(expected(type_), found[type_].type)
         assert found[type_].cast("string").to_pylist() == wanted.cast("string").to_pylist()
 
@@ -141,7 +141,7 @@ def test_instants_do_not_depend_on_the_machines_time_zone(
 def test_the_file_is_as_old_as_its_decimals_allow(
     digits: int, version: int, spark: SparkSession, hyper: HyperProcess, tmp_path: Path
 ) -> None:
-    """Prevents files that older Tableau products refuse without need, or that lose digits."""
+    """Prevents: older Tableau products refuse a file without need, or a file loses digits."""
     nines = "9" * digits
     snapshot = store(spark.sql(f"SELECT {nines}BD AS d"), tmp_path)
     extract = build_one(hyper, tmp_path / "x.hyper", stored_source(snapshot))
@@ -151,7 +151,7 @@ def test_the_file_is_as_old_as_its_decimals_allow(
 
 
 def _holds_wide_decimals(hyper: HyperProcess, path: Path) -> bool:
-    """Whether the file itself, whatever we say of it, is of version 3."""
+    """Whether the file itself is of version 3, regardless of the version that we report."""
     with Connection(hyper.endpoint, path) as connection:
         try:
             connection.execute_command("CREATE TABLE wide (d NUMERIC(38, 0))")
@@ -160,7 +160,7 @@ def _holds_wide_decimals(hyper: HyperProcess, path: Path) -> bool:
     return True
 
 
-# By Spark's type: a value in SQL, and what its JSON text means.
+# For each type of Spark: a value in SQL, and the meaning of the value's JSON text.
 NESTED = {
     "array<int>": ("array(1, NULL, 3)", [1, None, 3]),
     "array<array<string>>": (r"array(array(), array('é \" 航'))", [[], ['é " 航']]),
@@ -182,7 +182,7 @@ NESTED = {
 def test_nested_values_are_their_json(
     spark: SparkSession, hyper: HyperProcess, tmp_path: Path
 ) -> None:
-    """Prevents text that lost digits, microseconds or NULLs, and a NULL that became "null"."""
+    """Prevents: the text loses digits, microseconds or NULLs, or a NULL becomes "null"."""
     names = [f"the `column`.{number}" for number in range(len(NESTED))]
     cells, nulls = ", ".join(sql for sql, _ in NESTED.values()), ", NULL" * len(NESTED)
     frame = spark.sql(f"SELECT 1, {cells} UNION ALL SELECT 2{nulls}")
@@ -197,12 +197,12 @@ def test_nested_values_are_their_json(
         text, nothing = found[name].to_pylist()
         assert nothing is None, type_
         assert json.loads(text, **(digits if "decimal" in type_ else {})) == meant, type_
-    # The text is ours alone: the model that reads the snapshot does not see it.
+    # The text is internal: a model that reads the snapshot does not see it.
     assert read_frame(spark, snapshot).columns == ["id", *names]
 
 
 def test_a_column_by_the_name_of_our_text(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents a column of the model that is overwritten by one of ours."""
+    """Prevents: an internal column overwrites a column of the model."""
     frame = spark.sql("SELECT array(1) AS tags, 'mine' AS _JSON_of_tags")
     with pytest.raises(UnstorableError, match="'_JSON_of_tags' is reserved"):
         store(frame, tmp_path)
@@ -211,7 +211,7 @@ def test_a_column_by_the_name_of_our_text(spark: SparkSession, tmp_path: Path) -
 def test_comments_reach_the_extract(
     spark: SparkSession, hyper: HyperProcess, tmp_path: Path
 ) -> None:
-    """Prevents the loss of what a column means, which the model says."""
+    """Prevents: the extract loses the comments on the columns of a model."""
     frame = spark.sql("SELECT 1 AS a, 2 AS `b c`, 3 AS d")
     comments = {"a": 'it\'s the "first"', "b c": "航班\nsecond line"}
     for name, comment in comments.items():
@@ -237,7 +237,7 @@ def test_comments_reach_the_extract(
         ("struct(array(1) AS a)", "struct<a:array<int>>", "select its fields"),
         ("parse_json('1')", "variant", "nested: json"),
         ("NULL", "void", "cast it to the type that it should have"),
-        # These arrive in Hyper silently, as numbers of months and of microseconds.
+        # Hyper takes these types without an error, as numbers of months or of microseconds.
         ("interval '1-2' year to month", "interval year to month", "cast it to a number"),
         ("interval '1' month", "interval month", "cast it to a number"),
         ("interval '1 2' day to hour", "interval day to hour", "cast it to a number"),
@@ -249,7 +249,7 @@ def test_comments_reach_the_extract(
 def test_a_type_without_a_place_in_tableau_is_refused_by_name(
     sql: str, type_: str, remedy: str, spark: SparkSession, hyper: HyperProcess, tmp_path: Path
 ) -> None:
-    """Prevents values that turn into something else, and errors that do not say what to fix."""
+    """Prevents: values turn into something else, or an error does not say what to fix."""
     found = spark.sql(f"SELECT {sql} AS v").schema["v"].dataType.simpleString()
     assert found == type_
     table = TableSource("trips", (Column("id", "int"), Column("the column", found)), ())
@@ -289,10 +289,10 @@ SPELT = {
 
 
 def test_every_type_has_one_spelling(hyper: HyperProcess, tmp_path: Path):
-    # Prevents: one type is taken for two, two for one, or a file with a rare one cannot be read.
+    # Prevents: a type counts as another type, or a file with a rare type cannot be read.
     path = tmp_path / "file.hyper"
     with connect(hyper) as connection:
-        # The newest version, which alone holds REAL.
+        # Only the newest version of files has REAL.
         connection.execute_command(f'CREATE DATABASE "{path}" WITH VERSION 4')
     with connect(hyper, path) as connection:
         columns = ", ".join(f"c{number} {type_}" for number, type_ in enumerate(SPELT))
@@ -307,7 +307,7 @@ def test_every_type_has_one_spelling(hyper: HyperProcess, tmp_path: Path):
 @example("\x007\\'")
 @example("E'\\x41'")
 def test_texts_arrive_as_they_are(text: str):
-    """Prevents: a condition on a text with a control character means another text, or fails."""
+    """Prevents: a condition on a text with a control character fails, or means another text."""
     with connect(hyper_process()) as connection:
         assert connection.execute_scalar_query(f"SELECT {string_literal(text)}") == text
 
@@ -328,7 +328,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_files_may_lie_in_awkward_folders(name: str, hyper: HyperProcess, tmp_path: Path) -> None:
-    """Prevents a pipeline that works until a user's home folder has a space or a quote in it."""
+    """Prevents: a refresh fails because a user's home folder has a space or a quote in its name."""
     folder = tmp_path / name
     extract = build_one(
         hyper, folder / f"{name}.hyper", source(folder / "in", "Extract", {"a": [1, 2]}, files=2)
@@ -341,7 +341,7 @@ def test_files_may_lie_in_awkward_folders(name: str, hyper: HyperProcess, tmp_pa
 def test_a_relative_path_is_one_of_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents a file in the folder in which hyperd happened to start, and garbage left there."""
+    """Prevents: a relative path leads to the folder in which hyperd started."""
     table = source(tmp_path / "in", "Extract", {"a": [1]})
     (tmp_path / "start").mkdir()
     (tmp_path / "later").mkdir()

@@ -1,4 +1,4 @@
-"""Reads files as a refresh does."""
+"""Functions that read files as a refresh does."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ from tableau_pipeline.ingest.rows import read_rows
 
 
 def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
-    """The good rows of a file as Spark gets them, and the bad ones."""
+    """The good rows of a file, as Spark gets them, and the bad rows."""
     format_ = settings.pop("format", None) or format_of([path])
     files = Files((path,), format_, **settings)
     with TemporaryDirectory() as folder:
@@ -24,7 +24,7 @@ def read_all(path: Path, **settings: Any) -> tuple[pa.Table, BadRows]:
 
 
 def read_unless(path: Path, *reasons: str, **settings: Any) -> list[tuple] | None:
-    """The rows of a file; None if it is refused for one of these reasons."""
+    """The rows of a file, or None if the file is refused for one of these reasons."""
     try:
         return read(path, **settings)
     except RefusedError as refused:
@@ -37,7 +37,7 @@ def read(path: Path, **settings: Any) -> list[tuple]:
     """The rows of a file.
 
     Raises:
-        RefusedError: some are bad.
+        RefusedError: the file has bad rows.
     """
     table, bad = read_all(path, **settings)
     if bad.total:
@@ -46,6 +46,6 @@ def read(path: Path, **settings: Any) -> list[tuple]:
 
 
 def written(file: Path, text: str, encoding: str = "utf-8") -> Path:
-    """A file with this text."""
+    """Write a text into a file, and return the file."""
     file.write_bytes(text.encode(encoding))
     return file

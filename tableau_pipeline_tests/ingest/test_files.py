@@ -1,4 +1,4 @@
-"""Files next to those read before, and Parquet that Spark cannot read."""
+"""Files that are added to earlier files, and Parquet files that Spark cannot read."""
 
 import hashlib
 import logging
@@ -34,7 +34,7 @@ __all__ = ["store"]
 
 @pytest.fixture
 def files(store: SnapshotStore, tmp_path: Path):
-    """A file store for a file of these lines."""
+    """A function that makes the file store of a file with these lines."""
 
     def files(name: str, *lines: str, **settings: Any) -> FileStore:
         path = tmp_path / name
@@ -52,7 +52,7 @@ def files(store: SnapshotStore, tmp_path: Path):
 
 @pytest.mark.slow
 def test_append_to_what_is_gone(files, store: SnapshotStore):
-    """Prevents: all rows of before gone from a data source, as its version is no longer there."""
+    """Prevents: an append loses all earlier rows because their version no longer exists."""
     with pytest.raises(RefusedError, match=r"removed .* with mode replace"):
         files("a.csv", "id,v", "1,a", mode="append", built_on=7).newest("model")
     first = files("a.csv", "id,v", "1,a", mode="append").newest("model")
@@ -64,7 +64,7 @@ def test_append_to_what_is_gone(files, store: SnapshotStore):
 
 @pytest.mark.slow
 def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
-    """Prevents: one bad file that blocks all later ones."""
+    """Prevents: one bad file blocks all later files."""
     files("a.csv", "id,v", "1,a", mode="append").newest("model")
     with pytest.raises(RefusedError, match=r"columns differ from those of a.csv.*id \(str"):
         files("b.csv", "id,v", "x,2.5", mode="append", built_on=1).newest("model")
@@ -75,7 +75,7 @@ def test_what_is_refused_leaves_nothing(files, store: SnapshotStore):
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path):
-    """Prevents: half of the old file and half of the new one, by the name of both."""
+    """Prevents: a reader mixes half of an old file with half of the new file."""
     pipe = tmp_path / "a.csv"
     os.mkfifo(pipe)
 
@@ -94,7 +94,7 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path):
 
 
 def test_the_digest_is_of_what_was_read(store: SnapshotStore, tmp_path: Path):
-    """Prevents: a digest of bytes that no run has read, under which other rows are found later."""
+    """Prevents: the digest of a file belongs to bytes that no run has read."""
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,v\n1,a\n")
 
@@ -110,7 +110,7 @@ def test_the_digest_is_of_what_was_read(store: SnapshotStore, tmp_path: Path):
 
 @pytest.fixture
 def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
-    """The rows of a file of the corpus, as a snapshot has them."""
+    """A function that stores a file of the corpus, and returns the rows of the snapshot."""
 
     def stored(name: str) -> list[tuple]:
         path = tmp_path / f"{name}.parquet"
@@ -139,7 +139,7 @@ def stored(spark: SparkSession, tmp_path: Path) -> Callable[[str], list[tuple]]:
     ],
 )
 def test_what_would_not_survive(stored, name: str, message: str):
-    """Prevents: digits of a moment that are cut off, and refusals that name no column."""
+    """Prevents: times lose digits, or a refusal names no column."""
     with pytest.raises(RefusedError) as refused:
         stored(name)
     assert f"{name}.parquet" in str(refused.value)
@@ -147,23 +147,23 @@ def test_what_would_not_survive(stored, name: str, message: str):
 
 
 class Geometry(pa.ExtensionType):
-    """What pyarrow writes as Parquet's own geometry."""
+    """A type that pyarrow writes as Parquet's own geometry."""
 
     def __init__(self) -> None:
         super().__init__(pa.binary(), "geoarrow.wkb")
 
     def __arrow_ext_serialize__(self) -> bytes:
-        """No settings."""
+        """Return empty settings."""
         return b"{}"
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> "Geometry":
-        """The same, whatever its settings."""
+        """Return the type, for any settings."""
         return cls()
 
 
 def test_geospatial_values_are_refused_by_column(spark: SparkSession, tmp_path: Path):
-    """Prevents: a geometry that is published as bytes, or a refusal that names no column."""
+    """Prevents: a geometry is published as bytes, or a refusal names no column."""
     shapes = pa.ExtensionArray.from_storage(Geometry(), pa.array([b""], pa.binary()))
     pa.register_extension_type(Geometry())
     try:
@@ -176,7 +176,7 @@ def test_geospatial_values_are_refused_by_column(spark: SparkSession, tmp_path: 
 
 @pytest.mark.slow
 def test_files_that_differ(spark: SparkSession, tmp_path: Path):
-    """Prevents: a column that is dropped because the first of the files has it not."""
+    """Prevents: a column is dropped because the first file does not have it."""
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x.parquet")
     pq.write_table(pa.table({"a": [2], "b": ["y"]}), tmp_path / "y.parquet")
     with pytest.raises(RefusedError, match=r'"b" is string in y.parquet and absent in x.parquet'):
@@ -197,7 +197,7 @@ NAMES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_files_of_any_name(spark: SparkSession, store: SnapshotStore, tmp_path: Path, ending: str):
-    """Prevents: a file that loses its rows, or cannot be read, because of its name."""
+    """Prevents: a file loses its rows, or cannot be read, because of its name."""
     paths = []
     for number, name in enumerate([*NAMES, "_metadata.parquet", "_SUCCESS", "plain.csv"]):
         path = tmp_path / name.replace(".csv", f".{ending}")
@@ -227,7 +227,7 @@ def test_files_of_any_name(spark: SparkSession, store: SnapshotStore, tmp_path: 
 
 
 def test_what_a_pattern_passes_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    """Prevents: files that are left out without a message."""
+    """Prevents: files are left out without a message."""
     for name in ("a.csv", "_b.csv", ".c.csv", "_SUCCESS"):
         (tmp_path / name).touch()
     with caplog.at_level(logging.WARNING, "tableau_pipeline"):
@@ -242,8 +242,7 @@ def test_what_a_pattern_passes_over(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_a_model_that_returns_the_rows_of_a_file(
     spark: SparkSession, tmp_path: Path, *, changes: bool
 ):
-    """Prevents: rows that Spark writes once more, or those of the file where a model has changed
-    them; a comment that is lost on the way."""
+    """Prevents: Spark writes the rows of a file again, or a model loses its changes or comments."""
     path = tmp_path / "a.csv"
     path.write_text("id,v\n1,a\n2,\n", "utf-8")
 

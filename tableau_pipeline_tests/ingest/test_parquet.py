@@ -1,4 +1,4 @@
-"""Parquet of other writers: what is in it arrives as it is, or is refused by file and column."""
+"""Parquet of other writers: values arrive unchanged, or a refusal names file and column."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -20,13 +20,13 @@ _ID = UUID(int=2**127 + 5)
 
 
 class Writer:
-    """Parquet's own writer for Java, whose types are those of Hive, Impala and Avro."""
+    """Parquet's own writer for Java, which has the types of Hive, Impala and Avro."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark, self._java = spark, spark._jvm.org.apache.parquet  # ty: ignore
 
     def write(self, path: Path, column: str, *values: bytes | None) -> Path:
-        """Write a file with this one column, which is called `v`."""
+        """Write a file with one column, which must have the name `v`."""
         java, hadoop = self._java, self._spark._jvm.org.apache.hadoop.fs  # ty: ignore
         schema = java.schema.MessageTypeParser.parseMessageType(f"message m {{ {column}; }}")
         settings = self._spark._jsc.hadoopConfiguration()  # ty: ignore
@@ -74,13 +74,13 @@ def test_types_of_java(
     stored: list[bytes | None],
     values: list[Any],
 ):
-    """Prevents: decimals of Avro, or UUIDs, are an error of Spark without file or column."""
+    """Prevents: decimals of Avro, or UUIDs, cause a Spark error without file or column."""
     path = writer.write(tmp_path / "x.parquet", column, *stored)
     assert rows(spark, path) == values
 
 
 def test_ids_within_others(spark: SparkSession, tmp_path: Path):
-    """Prevents: the text of a UUID depends on whether it stands in a list or a struct."""
+    """Prevents: the text of a UUID depends on whether a list or a struct contains it."""
     ids = pa.array([_ID.bytes, None], pa.uuid())
     lists = pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), ids)
     structs = pa.StructArray.from_arrays([ids, pa.array([1, 2])], names=["a", "b"])
@@ -90,7 +90,7 @@ def test_ids_within_others(spark: SparkSession, tmp_path: Path):
 
 
 def test_intervals(spark: SparkSession, writer: Writer, tmp_path: Path):
-    """Prevents: an error of Spark that names neither file nor column."""
+    """Prevents: an interval causes a Spark error that names neither file nor column."""
     column = "optional fixed_len_byte_array(12) v (INTERVAL)"
     path = writer.write(tmp_path / "x.parquet", column, bytes(12))
     with pytest.raises(RefusedError, match=r'x\.parquet: column "v" is of the type interval'):
@@ -98,7 +98,7 @@ def test_intervals(spark: SparkSession, writer: Writer, tmp_path: Path):
 
 
 def test_an_enum_beside_what_is_rewritten(spark: SparkSession, tmp_path: Path):
-    """Prevents: the same column is text or bytes, depending on its neighbours or its codec."""
+    """Prevents: the type of a column depends on the codec of its file."""
     moment = datetime(2024, 2, 29, 12, 30)
     table = pa.table({"v": pa.array([moment], pa.timestamp("us"))})
     kinds = set()
@@ -127,7 +127,7 @@ LEAVES: dict[pa.DataType, st.SearchStrategy] = {
     ),
     pa.uuid(): st.uuids(),
     pa.dictionary(pa.int8(), pa.string()): st.sampled_from(["a", "b"]),
-    # Refused.
+    # The types from here on are refused.
     pa.time64("us"): st.times(),
     pa.duration("us"): st.timedeltas(timedelta(-9), timedelta(9)),
     pa.decimal256(50, 2): st.decimals(-(10**40), 10**40, places=2),
@@ -143,10 +143,10 @@ OPTIONS = {
 
 @st.composite
 def columns(draw: st.DrawFn, count: int) -> tuple[pa.Array, list[Any], bool]:
-    """A column, its values as they are to arrive, and whether it is to be refused."""
+    """A column, its values as Spark must return them, and whether the reader must refuse it."""
     leaf = draw(st.sampled_from([*LEAVES]))
     form = draw(st.sampled_from(["plain", "plain", "list", "large list", "struct", "map"]))
-    # Arrow makes no nested ones of these.
+    # Arrow makes no nested arrays of these types.
     if form != "plain" and (leaf == pa.uuid() or isinstance(leaf, pa.DictionaryType)):
         leaf = pa.string()
     one = st.none() | LEAVES[leaf]
@@ -166,7 +166,7 @@ TABLES = st.integers(1, 3).flatmap(lambda count: st.lists(columns(count), min_si
 
 
 def _mapped(value: Any, change: Any) -> Any:
-    """A value with what is in it changed."""
+    """A value after a change of all values in it."""
     match value:
         case None:
             return None
@@ -200,8 +200,7 @@ def _arrived(value: Any) -> Any:
 )
 @given(drawn=TABLES, options=st.fixed_dictionaries(OPTIONS))
 def test_all_arrives_or_is_refused(spark: SparkSession, tmp_path: Path, drawn, options):
-    """Prevents: a type, codec or level of nesting in which a value becomes another one, or of which
-    Spark's error names neither file nor column."""
+    """Prevents: a type, codec or nesting changes a value, or a Spark error names no column."""
     path = tmp_path / "x.parquet"
     table = pa.table({f"c{number}": column for number, (column, *_) in enumerate(drawn)})
     pq.write_table(table, path, **options)
@@ -215,7 +214,7 @@ def test_all_arrives_or_is_refused(spark: SparkSession, tmp_path: Path, drawn, o
 
 
 def _as_rows(values: Any) -> Any:
-    """Structs as Spark's rows."""
+    """The values, with structs as rows of Spark."""
     match values:
         case {"a": a, "b": b}:
             return Row(a=a, b=b)

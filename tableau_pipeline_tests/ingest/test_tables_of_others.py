@@ -1,4 +1,4 @@
-"""Files of others: guesses at types lose nothing, and real files come out whole."""
+"""Files of other programs: guessed types lose nothing, and real files are read completely."""
 
 import csv
 from datetime import UTC, date, datetime
@@ -34,7 +34,7 @@ MANY = settings(
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[str], list[list[Any]]]:
-    """Types, and rows of values of these types, or None."""
+    """A list of types, and rows with values of these types or None."""
     types = draw(st.lists(st.sampled_from(list(COLUMNS)), min_size=1, max_size=4))
     row = st.tuples(*(st.none() | COLUMNS[type_] for type_ in types)).map(list)
     return types, draw(st.lists(row, max_size=5))
@@ -44,7 +44,7 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[list[Any]]]:
 @given(table=tables())
 @pytest.mark.slow
 def test_types_that_are_found_out_lose_nothing(tmp_path: Path, table):
-    """Prevents: a guess at the price of a value: written again, each text is the same number."""
+    """Prevents: a guessed type changes a value, so that its text is another number."""
     types, rows = table
     path = tmp_path / "x.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -69,7 +69,7 @@ def _same(value: Any, before: Any) -> bool:
         case bool():
             return str(value).lower() == text.lower()
         case int() | float():
-            # Some programs write 17 digits of a double where fewer identify it.
+            # Some programs write a double with 17 digits where fewer digits identify it.
             is_same = Decimal(repr(value)) == Decimal(text) or f"{value:.17g}" == text
             return is_same and not text.startswith("00")
         case datetime():
@@ -93,7 +93,7 @@ def _dirty() -> list[Path]:
 @pytest.mark.few_variants(10)
 @pytest.mark.parametrize("path", _dirty(), ids=lambda path: path.name)
 def test_files_of_packages(path: Path):
-    """Prevents: a value of a real file, as no test would make it up, comes out wrong."""
+    """Prevents: a value of a real file, which no test would invent, comes out wrong."""
     reader = {"comment": "#"} if "validation-set" in path.name else {}
     table, bad = read_all(path, reader=reader)
     lines = [line for line in _records(path) if line and not line[0].startswith("#")]

@@ -1,4 +1,4 @@
-"""CSV and JSON are read as they are written, by a stated encoding, or a row is bad."""
+"""CSV and JSON: values arrive as written, or their row is bad; no encoding is guessed."""
 
 import bz2
 import gzip
@@ -27,7 +27,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_empty_and_null(file: Path):
-    """Prevents: an empty text that becomes NULL, or NULL that becomes an empty text or zero."""
+    """Prevents: an empty text becomes NULL, or NULL becomes an empty text or zero."""
     written(file, 'id,v,n\n1,,\n2,"",""\n"",x,5\n4,"a""","" \n'.replace('"" \n', '""\n'))
     assert read(file) == [(1, None, None), (2, "", None), (None, "x", 5), (4, 'a"', None)]
     written(file, "id,v\n1,NA\nNA,\n")
@@ -35,7 +35,7 @@ def test_empty_and_null(file: Path):
 
 
 def test_comments_in_a_single_column(file: Path):
-    """Prevents: comments that count as bad rows, or blank lines that do not."""
+    """Prevents: comments count as bad rows, or a blank line counts as a good row."""
     written(file, 'v\n# a\n1\n"2\n#3"\n# b\n\n4\n')
     table, bad = read_all(file, reader={"comment": "#"})
     assert table.to_pylist() == [{"v": "1"}, {"v": "2\n#3"}, {"v": "4"}]
@@ -57,7 +57,7 @@ def test_comments_in_a_single_column(file: Path):
     ],
 )
 def test_what_fits(file: Path, type_: str, text: str, value: object):
-    """Prevents: a value of a type that arrives as another value."""
+    """Prevents: a value that fits its type arrives as another value."""
     assert read(written(file, f"v\n{text}\n"), columns=f"v {type_}") == [(value,)]
 
 
@@ -78,7 +78,7 @@ def test_what_fits(file: Path, type_: str, text: str, value: object):
     ],
 )
 def test_what_does_not_fit(file: Path, type_: str, text: str):
-    """Prevents: a number, a date or a text that becomes another one."""
+    """Prevents: a number, a date or a text that does not fit becomes another value."""
     written(file, f"id,v\n1,\n2,{text}\n")
     with pytest.raises(RefusedError) as refused:
         read(file, columns=f"id int, v {type_}")
@@ -86,7 +86,7 @@ def test_what_does_not_fit(file: Path, type_: str, text: str):
 
 
 def test_a_number_with_too_many_digits(file: Path):
-    """Prevents: a remedy that publishes 1.005 as 1005."""
+    """Prevents: the remedy in a refusal publishes 1.005 as 1005."""
     written(file, "v\n1.005\n")
     with pytest.raises(RefusedError, match=r'"1\.005" is not a valid decimal\(10,2\)') as refused:
         read(file, columns="v decimal(10,2)")
@@ -95,7 +95,7 @@ def test_a_number_with_too_many_digits(file: Path):
 
 @pytest.mark.parametrize("type_", ["bigint", "double"])
 def test_a_number_that_is_too_large(file: Path, type_: str):
-    """Prevents: a search through the options of the reader, where only another type helps."""
+    """Prevents: users try options of the reader where only another type helps."""
     written(file, "v\n9223372036854775809\n")
     with pytest.raises(RefusedError, match=rf"not a valid {type_}; decimal\(38,0\) would hold it"):
         read(file, columns=f"v {type_}")
@@ -123,7 +123,7 @@ def test_a_number_that_is_too_large(file: Path, type_: str):
     ],
 )
 def test_types_that_are_found_out(file: Path, texts: tuple[str, ...], values: tuple):
-    """Prevents: codes that lose their zeros, and digits that get lost."""
+    """Prevents: codes lose their leading zeros, or numbers lose digits."""
     written(file, "n,v\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(texts)))
     found = read(file)
     assert [row[1] for row in found] == list(values)
@@ -131,7 +131,7 @@ def test_types_that_are_found_out(file: Path, texts: tuple[str, ...], values: tu
 
 
 def test_a_locale(file: Path):
-    """Prevents: a file of another country that cannot be read."""
+    """Prevents: a file with numbers and dates of another country cannot be read."""
     written(file, "id;betrag;tag\r\n1;1.234,50;31.12.2023\r\n2;-,5;01.02.2024\r\n")
     columns = "id int, betrag decimal(9,2), tag date"
     expected = [
@@ -159,14 +159,14 @@ def test_a_locale(file: Path):
     ],
 )
 def test_what_cannot_be_told(file: Path, text: str, message: str):
-    """Prevents: rows that vanish or grow together where the file leaves it open."""
+    """Prevents: rows vanish or grow together where a file is ambiguous."""
     with pytest.raises(RefusedError) as refused:
         read(written(file, text))
     assert message in str(refused.value)
 
 
 def test_lines_are_counted_as_an_editor_does(file: Path):
-    """Prevents: a message that names the wrong line."""
+    """Prevents: a message names the wrong line."""
     written(file, '# about\nid,v\n\n1,"a\nb\nc"\nx,y\n')
     with pytest.raises(RefusedError, match=r"line 7: column .id.: .x. is not a valid int"):
         read(file, columns="id int, v string", reader={"comment": "#"})
@@ -182,7 +182,7 @@ def test_lines_are_counted_as_an_editor_does(file: Path):
     ],
 )
 def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: str):
-    """Prevents: columns that get the values of others, or an error of Spark's."""
+    """Prevents: a column gets the values of another column, or users see an error of Spark."""
     with pytest.raises(RefusedError) as refused:
         read(written(file, "id,v\n1,2\n"), columns=columns)
     assert message in str(refused.value)
@@ -201,14 +201,14 @@ def test_columns_that_are_no_columns_of_it(file: Path, columns: str, message: st
     ],
 )
 def test_options_that_are_none(file: Path, reader: dict[str, str], message: str):
-    """Prevents: an option that is passed over in silence."""
+    """Prevents: the reader ignores a wrong option without a message."""
     with pytest.raises(RefusedError) as refused:
         read(written(file, "id,v\n1,2\n"), reader=reader)
     assert message in str(refused.value)
 
 
 def test_other_habits(file: Path):
-    """Prevents: options of before that no longer work."""
+    """Prevents: an option for files with other quotes, escapes or blanks does not work."""
     escaped = {"sep": "|", "header": "false", "escape": "\\"}
     assert read(written(file, '1|"a\\"b\\\\c"\n'), reader=escaped) == [(1, 'a"b\\c')]
     with pytest.raises(RefusedError, match="is before one that needs no escape"):
@@ -222,12 +222,12 @@ def test_other_habits(file: Path):
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;", "\ufeffsep=;"])
 def test_the_separator_that_a_file_tells_excel(file: Path, first: str, end: str):
-    """Prevents: the real header is published as a row, below the column "sep="."""
+    """Prevents: the real header is published as a row, and the column is called "sep="."""
     written(file, end.join([first, "id;name", "1;a", "2;b,c", ""]))
     table, _ = read_all(file)
     assert table.column_names == ["id", "name"]
     assert read(file) == [(1, "a"), (2, "b,c")]
-    # It counts more than what is declared, as for Excel.
+    # As in Excel, the separator in the file overrides the separator in the options.
     assert read(file, reader={"sep": ","}) == read(file)
     assert read(file, reader={"header": "false"}, columns="a string, b string")[0] == ("id", "name")
     written(file, end.join([first, "id;n", "x;y", ""]))
@@ -257,7 +257,7 @@ def test_the_wrong_separator_between_quotes(file: Path):
     [('"a\\;b",c\n', {"escape": "\\"}), ('"a"x,b\n', {}), ('"a\nb";c\n', {"header": "false"})],
 )
 def test_other_quotes_out_of_place(file: Path, text: str, reader: dict[str, str]):
-    """Prevents: a stray quote, of which another separator is made."""
+    """Prevents: a stray quote leads to the advice to set another separator."""
     with pytest.raises(RefusedError) as caught:
         read(written(file, text), reader=reader)
     assert "set reader: {sep" not in str(caught.value)
@@ -265,14 +265,13 @@ def test_other_quotes_out_of_place(file: Path, text: str, reader: dict[str, str]
 
 @pytest.mark.parametrize(("sign", "reader"), [("'", {"quote": "'"}), ("§", {})])
 def test_a_separator_that_cannot_be_one(file: Path, sign: str, reader: dict[str, str]):
-    """Prevents: an error of Arrow, or values that are split at their quotes."""
+    """Prevents: an impossible separator causes an error of Arrow, or splits values at quotes."""
     with pytest.raises(RefusedError, match=r"line 1: .* cannot be a separator"):
         read(written(file, f"sep={sign}\na\n1\n"), reader=reader)
 
 
 def test_a_file_without_a_header(file: Path):
-    """Prevents: a first row whose values repeat is refused as a header, and nothing says how to
-    read it."""
+    """Prevents: a first row of repeated values is refused, and no message names `header`."""
     written(file, "1,a,a\n2,b,c\n")
     with pytest.raises(RefusedError, match=r'set reader: \{header: "false"\}'):
         read(file)
@@ -286,14 +285,14 @@ def test_a_pandas_index(file: Path):
 
 
 def test_rows_are_told_in_part_and_counted_in_full(file: Path):
-    """Prevents: a message of a million lines, or one that tells of five rows only."""
+    """Prevents: a message has a million lines, or counts only five bad rows."""
     written(file, "v\n" + "x\n" * 30_000 + "1\n")
     table, bad = read_all(file, columns="v int")
     assert (len(table), bad.total, len(bad.examples)) == (1, 30_000, 5)
 
 
 def test_all_bad_columns_of_a_row(file: Path):
-    """Prevents: a file that is corrected column by column, with a run for each."""
+    """Prevents: users correct a file column by column, with a run for each column."""
     written(file, "a,b,c,d,e\nx,1,2,y,z\nx,1,y,x,y\nx,y,z,x,y\n")
     _, bad = read_all(file, columns="a int, b int, c int, d int, e date")
     assert bad.examples == [
@@ -307,7 +306,7 @@ def test_all_bad_columns_of_a_row(file: Path):
 
 
 def test_as_a_model_reads_it(spark: SparkSession, file: Path):
-    """Prevents: a public function that works for the job only."""
+    """Prevents: `read_files` works in the job, but not in a model."""
     written(file, "id,amount\n1,2.50\n2,x\n")
     columns = "id bigint COMMENT 'of the sale', amount decimal(10,2)"
     with pytest.raises(
@@ -321,7 +320,7 @@ def test_as_a_model_reads_it(spark: SparkSession, file: Path):
 
 
 def test_bytes(file: Path):
-    """Prevents: letters that are guessed."""
+    """Prevents: the reader guesses an encoding, and shows wrong letters."""
     text, rows = "id,v\n1,Grün\n", [(1, "Grün")]
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32"):
         assert read(written(file, text, encoding)) == rows
@@ -348,7 +347,7 @@ def test_bytes(file: Path):
 def test_a_byte_order_mark_of_another_encoding(
     file: Path, written_as: str, declared: str, shown: str
 ):
-    """Prevents: columns of zero bytes and wrong letters, because a declaration was out of date."""
+    """Prevents: an outdated option leads to columns of zero bytes and wrong letters."""
     mark = "" if written_as in ("utf-8-sig", "utf-16", "utf-32") else "\ufeff"
     written(file, f"{mark}id,v\n1,Grün\n", written_as)
     with pytest.raises(RefusedError, match=f"begins with the byte order mark of {shown}"):
@@ -356,14 +355,14 @@ def test_a_byte_order_mark_of_another_encoding(
 
 
 def test_the_line_of_a_wrong_byte(file: Path):
-    """Prevents: a search through a million lines."""
+    """Prevents: users must search a million lines for a wrong byte."""
     file.write_bytes(b"id,v\n" + b"1,abc\n" * 50_000 + b"2,\xe9\n")
     with pytest.raises(RefusedError, match="line 50002: the byte 0xE9 is not UTF-8"):
         read(file)
 
 
 def test_packed(tmp_path: Path):
-    """Prevents: a packed file that is read as text, or half of one."""
+    """Prevents: a packed file is read as text, or only a part of a packed file is read."""
     path = tmp_path / "x.csv.gz"
     path.write_bytes(gzip.compress(b"id,v\n1,a\n"))
     assert read(path) == [(1, "a")]
@@ -374,7 +373,7 @@ def test_packed(tmp_path: Path):
 
 @pytest.mark.parametrize("reader", [{}, {"encoding": "windows-1252"}])
 def test_packed_under_another_name(file: Path, reader: dict[str, str]):
-    """Prevents: "seems to be UTF-16LE" of a file that only lacks its suffix."""
+    """Prevents: a packed file without its suffix is refused as "seems to be UTF-16LE"."""
     file.write_bytes(gzip.compress(b"id,v\n1,a\n"))
     with pytest.raises(RefusedError, match=r"^x\.csv is packed with gzip: .* \.gz"):
         read(file, reader=reader)
@@ -383,7 +382,7 @@ def test_packed_under_another_name(file: Path, reader: dict[str, str]):
 @pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
 @pytest.mark.parametrize("position", [0, 20])
 def test_packed_and_damaged(tmp_path: Path, ending: str, pack: Callable, position: int):
-    """Prevents: a traceback of a library where the file is at fault."""
+    """Prevents: a damaged file leads to a traceback of a library."""
     data = bytearray(pack(b"id,v\n" + b"1,abc\n" * 1000))
     data[position] ^= 0xFF
     path = tmp_path / f"x.csv{ending}"
@@ -398,14 +397,14 @@ def document(tmp_path: Path) -> Path:
 
 
 def test_lines_arrays_and_documents(document: Path):
-    """Prevents: a form of JSON that is read in part."""
+    """Prevents: only a part of a JSON file is read."""
     for text in ('{"a": 1}\n\n{"a": null}\n', '\n [{"a": 1},\n{"a": null}]', '[{"a":\n1}, {}]\n'):
         document.write_text(text, "utf-8")
         assert read(document) == [(1,), (None,)]
 
 
 def test_values(document: Path):
-    """Prevents: digits that get lost on the way through a float."""
+    """Prevents: numbers lose digits on the way through a float."""
     document.write_text(
         '{"d": 0.1234567890123456789012345678901234567, "n": 1.10, "day": "2024-02-29", '
         '"o": {"x": [1.10, null]}, "t": "ü"}',
@@ -431,7 +430,7 @@ def test_values(document: Path):
     ],
 )
 def test_types_of_json(document: Path, values: tuple[str, ...], found: tuple):
-    """Prevents: one type for what has several, at the price of a value."""
+    """Prevents: values of several types get one type, which changes a value."""
     document.write_text("".join(f'{{"v": {value}}}\n' for value in values), "utf-8")
     assert read(document) == [(value,) for value in found]
 
@@ -439,7 +438,7 @@ def test_types_of_json(document: Path, values: tuple[str, ...], found: tuple):
 @pytest.mark.parametrize("levels", [500, 5000])
 @pytest.mark.parametrize("form", ['{{"v": {}}}\n', '[{{"v": {}}}]'], ids=["line", "array"])
 def test_what_is_nested_too_deeply(document: Path, form: str, levels: int):
-    """Prevents: a RecursionError that names neither file nor line."""
+    """Prevents: deep nesting raises a RecursionError, which names neither file nor line."""
     document.write_text(form.format("[" * levels + "]" * levels), "utf-8")
     with pytest.raises(RefusedError, match=r"x.json, (line|object) 1: .*nested more than 200") as e:
         read(document, columns="v string")
@@ -449,7 +448,7 @@ def test_what_is_nested_too_deeply(document: Path, form: str, levels: int):
 
 
 def test_lines_by_their_other_name(tmp_path: Path):
-    """Prevents: a usual name of such files takes an option."""
+    """Prevents: a file with the usual suffix .ndjson can be read only by an option."""
     assert read(written(tmp_path / "x.ndjson", '{"a": 1}\n')) == [(1,)]
 
 
@@ -463,7 +462,7 @@ def test_lines_by_their_other_name(tmp_path: Path):
     ],
 )  # fmt: skip
 def test_what_json_does_not_fit(document: Path, type_: str, value: str):
-    """Prevents: a value that becomes another one."""
+    """Prevents: a JSON value that does not fit its type becomes another value."""
     document.write_text(f'{{"v": null}}\n{{"v": {value}}}\n', "utf-8")
     table, bad = read_all(document, columns=f"v {type_}")
     assert (len(table), bad.total) == (1, 1)
@@ -489,7 +488,7 @@ def test_what_json_does_not_fit(document: Path, type_: str, value: str):
     ],
 )
 def test_what_is_broken(document: Path, text: str, message: str):
-    """Prevents: objects that vanish because a sign is missing."""
+    """Prevents: objects vanish because a character is missing."""
     document.write_text(text, "utf-8")
     with pytest.raises(RefusedError) as refused:
         read(document, columns="b int" if "are b" in message else "a bigint")
@@ -497,14 +496,14 @@ def test_what_is_broken(document: Path, text: str, message: str):
 
 
 def test_a_name_that_is_empty(document: Path):
-    """Prevents: an error from deep inside Spark that names neither the document nor the column."""
+    """Prevents: an empty name causes a Spark error that names neither document nor column."""
     document.write_text('{"id": 1, "": 2}\n', "utf-8")
     with pytest.raises(RefusedError, match=r"x\.json: the name of column 1 is empty: name it"):
         read(document)
 
 
 def test_an_object_over_several_lines(document: Path):
-    """Prevents: a refusal that says only that there are no columns."""
+    """Prevents: the refusal of an object on several lines says only that there are no columns."""
     document.write_text('{\n"a": 1\n}', "utf-8")
     with pytest.raises(RefusedError, match="there are no columns") as refused:
         read(document)
@@ -514,12 +513,12 @@ def test_an_object_over_several_lines(document: Path):
 
 @pytest.mark.parametrize("end", ["\r", "\n"])
 def test_a_repeated_group_is_atomic(end: str):
-    """Prevents: a reader that loops for ever on Debian 12: its Python fails at `(?:...)*+`."""
+    """Prevents: on Debian 12, whose Python fails at `(?:...)*+`, the reader loops for ever."""
     options = ReadOptions(escape="\\", comment="#", ignore_leading_white_space=True)
     grammar = _Grammar(options, end)
     for pattern in (grammar.records, grammar.body, grammar.open, grammar.opened, grammar.left_out):
         assert pattern
-        # What is escaped, or in a set, opens and closes no group.
+        # Escaped characters, and characters in a set, open and close no group.
         text = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "x", pattern.pattern)
         while group := re.search(r"\((\?.)?([^()]*)\)(.{0,2})", text):
             assert group[3] not in ("*+", "++", "?+") or group[1] == "?>", text

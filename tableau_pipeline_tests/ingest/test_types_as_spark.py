@@ -1,4 +1,4 @@
-"""The types of files are those that Spark gives: another one would be a change of the schema."""
+"""The types of files equal the types that Spark gives; other types would change the schema."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -45,13 +45,13 @@ def rows_of(path: Path, target: Path, *, nested: bool = False) -> Rows:
 
 @pytest.mark.parametrize("options", [{}, {"use_deprecated_int96_timestamps": True}])
 def test_each_type_of_parquet(spark: SparkSession, tmp_path: Path, options: dict[str, bool]):
-    """Prevents: an upgrade that changes the type of a column of who publishes Parquet files."""
+    """Prevents: an upgrade changes the types of columns for users who publish Parquet files."""
     columns = {
         f"c{at}": pa.array([value], type_) for at, (type_, value) in enumerate(VALUES.items())
     }
     pq.write_table(pa.table(columns), tmp_path / "x.parquet", **options)
     schema = spark.read.parquet(str(tmp_path / "x.parquet")).schema
-    # Spark 4.1.0 and 4.1.1 alone read a column that is always NULL as void (SPARK-56045).
+    # Only Spark 4.1.0 and 4.1.1 read a column that is always NULL as void (SPARK-56045).
     types = [field.dataType.simpleString().replace("void", "int") for field in schema.fields]
     expected = [*zip(schema.names, types, strict=True)]
     columns = rows_of(tmp_path / "x.parquet", tmp_path / "rows").columns.columns
@@ -63,7 +63,7 @@ def test_each_type_of_parquet(spark: SparkSession, tmp_path: Path, options: dict
 )
 @pytest.mark.parametrize("name", ["day", "day.of.order"])
 def test_times_of_an_older_calendar(tmp_path: Path, name: str, column: pa.Array):
-    """Prevents: dates that are some days off, in a nested column or one with a dot in its name."""
+    """Prevents: dates are some days off in a nested column, or in a column with a dot."""
     table = pa.table({"id": [1], name: column})
     old = table.replace_schema_metadata({"org.apache.spark.version": "2.4.8"})
     pq.write_table(old, tmp_path / "x.parquet")
@@ -81,13 +81,13 @@ NANOS = pa.array([1001], pa.timestamp("ns"))
         (pa.ListArray.from_arrays([0, 1], NANOS), False),
         (pa.StructArray.from_arrays([pa.array([1]), NANOS], ["a", "b"]), False),
         (pa.array([-1000], pa.timestamp("ns")), True),
-        # Beyond the nanoseconds of 64 bits.
+        # Beyond the range of nanoseconds in 64 bits.
         (pa.array([datetime(1, 1, 1, microsecond=1)]), True),
         (pa.array([datetime.max]), True),
     ],
 )
 def test_nanoseconds_in_int96(tmp_path: Path, times: pa.Array, *, is_read: bool):
-    """Prevents: times that lose digits in silence, as Hive and Impala write them."""
+    """Prevents: times as Hive and Impala write them lose digits without a message."""
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"v": times}), path, use_deprecated_int96_timestamps=True)
     if is_read:
@@ -100,8 +100,7 @@ def test_nanoseconds_in_int96(tmp_path: Path, times: pa.Array, *, is_read: bool)
 
 
 def test_instants_in_other_zones(tmp_path: Path):
-    """Prevents: a wall clock time of a zone that is published as one of UTC; files that are refused
-    because they show the same instants in other zones."""
+    """Prevents: a wall clock time passes for UTC, or files with other time zones are refused."""
     moment = datetime(2024, 7, 1, 12, tzinfo=UTC)
     paths = tuple(tmp_path / f"{number}.parquet" for number in range(2))
     for path, zone in zip(paths, ("UTC", "Europe/Paris"), strict=True):
@@ -113,7 +112,7 @@ def test_instants_in_other_zones(tmp_path: Path):
 
 
 def test_files_that_differ_in_what_may_be_null(tmp_path: Path):
-    """Prevents: files that are refused because they have different types, where Spark has one."""
+    """Prevents: files are refused for types that differ only in whether values may be NULL."""
     paths = tuple(tmp_path / f"{number}.parquet" for number in range(2))
     for path, is_nullable in zip(paths, (False, True), strict=True):
         type_ = pa.struct([pa.field("a", pa.int64(), nullable=is_nullable)])
@@ -131,7 +130,7 @@ def test_files_that_differ_in_what_may_be_null(tmp_path: Path):
     ],
 )
 def test_nested_values_without_a_text(tmp_path: Path, values: pa.Array):
-    """Prevents: an error of Python that names neither file nor column."""
+    """Prevents: an error of Python names neither file nor column."""
     pq.write_table(pa.table({"v": values}), tmp_path / "x.parquet")
     with pytest.raises(RefusedError, match=r'x.parquet: column "v" has values that cannot be'):
         rows_of(tmp_path / "x.parquet", tmp_path / "rows", nested=True)
@@ -150,7 +149,7 @@ DECLARED = (
 
 @pytest.mark.parametrize("text", DECLARED)
 def test_declared_columns(spark: SparkSession, text: str):
-    """Prevents: columns that mean another type than they did when Spark parsed them."""
+    """Prevents: declared columns get other types than they get from Spark's parser."""
     expected = StructType.fromDDL(text)
     assert isinstance(expected, StructType)
     found = declared_columns(text)
@@ -165,13 +164,13 @@ def test_declared_columns(spark: SparkSession, text: str):
              "a int(3)", "a int b int", "a int, A int"]
 )  # fmt: skip
 def test_columns_that_are_none(text: str):
-    """Prevents: a mistake in the columns that becomes a column of text."""
+    """Prevents: a mistake in the columns becomes a column of text."""
     with pytest.raises(RefusedError, match="columns"):
         declared_columns(text)
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-# Java 17 does not always write the fewest digits, and these it does.
+# Java 17 does not always write the fewest digits, but it does for these numbers.
 FLOATS = st.sampled_from(
     [0.0, -0.0, 1.5, 1e7, 9999999.5, 1e-3, 0.00012, 1e300, float("nan"), float("-inf")]
 )
@@ -206,7 +205,7 @@ NESTED: dict[pa.DataType, st.SearchStrategy] = {
 )
 @given(data=st.data())
 def test_the_text_of_nested_values(spark: SparkSession, tmp_path: Path, data: st.DataObject):
-    """Prevents: nested values that change at an upgrade, as their text is another one."""
+    """Prevents: nested values change with an upgrade because their text changes."""
     type_ = data.draw(st.sampled_from([*NESTED]))
     values = data.draw(st.lists(st.none() | NESTED[type_], min_size=1, max_size=3))
     path = tmp_path / "x.parquet"

@@ -1,4 +1,4 @@
-"""Hosts of a deployment on this machine, which share an object store and a database alone."""
+"""Hosts of a deployment on this machine, which share only an object store and a database."""
 
 import json
 import os
@@ -35,7 +35,7 @@ _UNSHARE = ("unshare", "--map-root-user", "--mount", "--pid", "--fork", "--kill-
 
 
 def why_no_hosts() -> str | None:
-    """Why this machine cannot be divided into hosts; None if it can."""
+    """The reason why this machine cannot run separate hosts, or None if it can."""
     try:
         done = subprocess.run(
             [*_UNSHARE, "mount", "-t", "tmpfs", "none", "/mnt"],
@@ -49,14 +49,14 @@ def why_no_hosts() -> str | None:
 
 
 class Host:
-    """A host: it sees no disk and no process of another one.
+    """A host, which sees only its own disk and its own processes.
 
     Attributes:
-        disk: all that it can write to.
+        disk: the folder to which the host can write.
 
     Args:
-        home: the folder of the repository with its dagster.yaml; that of `deploy` takes the
-            database of a deployment, and the other one makes an instance of the host alone.
+        home: the folder in the repository whose dagster.yaml the host uses. `deploy` uses the
+            database of the deployment; `dagster_home` makes an instance for this host alone.
     """
 
     def __init__(self, disk: Path, settings: Mapping[str, str], *, home: str = "deploy") -> None:
@@ -74,7 +74,7 @@ class Host:
 
     @contextmanager
     def running(self) -> Generator[None]:
-        """Run its process for as long as the block."""
+        """Run the process of the host during the block."""
         self.start()
         try:
             yield
@@ -82,7 +82,7 @@ class Host:
             self.kill()
 
     def start(self) -> None:
-        """Start its process, on an empty disk if it has none."""
+        """Start the process of the host; create its disk if there is none yet."""
         for name in ("dagster", "root", "tmp"):
             (self.disk / name).mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / self._home / "dagster.yaml", self.disk / "dagster")
@@ -100,7 +100,7 @@ class Host:
         self._listener.start()
 
     def kill(self) -> None:
-        """Lose the host, with all its processes."""
+        """End the host and all its processes at once."""
         self._process.kill()
         self._process.wait()
         self._listener.join()
@@ -109,14 +109,14 @@ class Host:
             pipe.close()
 
     def begin(self, model: str, stop: Stop | None = None) -> str:
-        """Start a refresh, which may stop itself; return its run."""
+        """Start a refresh, which stops itself at `stop`; return the ID of its run."""
         run = str(uuid4())
         self._said[run] = Queue()
         self._order(model=model, run=run, stop=asdict(stop) if stop else None)
         return run
 
     def paused(self, model: str, stop: Stop) -> str:
-        """Start a refresh and wait until it has stopped itself; return its run."""
+        """Start a refresh, wait until it has stopped itself, and return the ID of its run."""
         run = self.begin(model, stop)
         assert self._next(run) is None, self.log()[-6000:]
         return run
@@ -132,19 +132,19 @@ class Host:
         self._order(run=run, signal=name)
 
     def refresh(self, model: str) -> str:
-        """Refresh without a stop; return the run."""
+        """Refresh without a stop; return the ID of the run."""
         run = self.begin(model)
         assert self.ended(run) == 0, self.log()[-6000:]
         return run
 
     def sees(self, path: Path) -> bool:
-        """Whether its processes can see a file or folder of this machine."""
+        """Whether processes of the host can see a file or folder of this machine."""
         unshare = self._process.pid
         (pid,) = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
         return Path(f"/proc/{pid}/root{path}").exists()
 
     def log(self) -> str:
-        """What its processes have logged."""
+        """The log of the host's processes."""
         return (self.disk / "log").read_text()
 
     def _order(self, **order: object) -> None:
@@ -156,7 +156,7 @@ class Host:
         try:
             return self._said[run].get(timeout=SECONDS)
         except Empty:
-            raise AssertionError(f"nothing is heard of run {run}\n{self.log()[-6000:]}") from None
+            raise AssertionError(f"no report about run {run}\n{self.log()[-6000:]}") from None
 
     def _listen(self, process: subprocess.Popen) -> None:
         assert process.stdout
@@ -167,12 +167,12 @@ class Host:
 
 @dataclass
 class Deployment:
-    """Two hosts, and what they share.
+    """Two hosts, and the services that they share.
 
     Attributes:
-        shared: the folder of all servers but the object store.
-        dagster: the instance as its web server sees it.
-        settings: the variables of all hosts.
+        shared: the folder of all servers, except the object store.
+        dagster: the instance, as its web server sees it.
+        settings: the environment variables of all hosts.
     """
 
     shared: Path
@@ -186,7 +186,7 @@ class Deployment:
 
     def write(self, model: str, rows: pa.Table) -> None:
         """Store the next version of a model."""
-        # What a single host would have as PIPELINE_DATA_DIR, with the same models.
+        # The snapshots of the same models as a single host would store them.
         folder = self.shared / "local" / "snapshots"
         snapshot(folder, rows, asset_key=model)
         store = store_at(resources_from_env()["snapshots"].root)
@@ -197,14 +197,14 @@ class Deployment:
         self._sent |= files
 
     def report_death(self, run: str) -> None:
-        """Record the end of a run as a code server does whose run has died."""
+        """Record the failure of a run, as a code server does when the run has died."""
         found = self.dagster.get_run_by_id(run)
         assert found
         assert not found.is_finished
         self.dagster.report_run_failed(found)
 
     def said(self, run: str) -> str:
-        """What a run has logged, and why it failed."""
+        """The log messages of a run, and the data of its events, which include errors."""
         events = self.dagster.all_logs(run)
         errors = [
             str(each.dagster_event.event_specific_data) for each in events if each.dagster_event
@@ -212,21 +212,21 @@ class Deployment:
         return "\n".join([*(each.user_message for each in events), *errors])
 
     def jobs(self, model: str) -> int:
-        """How many jobs the server has ever begun for the data source of a model."""
+        """How many jobs the server ever started for the data source of a model."""
         with session(self.sandbox) as site:
             found = site.jobs(name=f"Shared {model}", since=datetime(2000, 1, 1, tzinfo=UTC))
         assert found is not None
         return len(found)
 
     def wrong(self, model: str) -> list[str]:
-        """In what the published data source differs from the newest version of its model."""
+        """The differences between a published data source and the newest version of its model."""
         newest = resources_from_env()["snapshots"].snapshot(model)
         return wrong(self.sandbox, declaration(model), {model: newest})
 
 
 @contextmanager
 def deployed(folder: Path, server: ObjectServer) -> Generator[Deployment]:
-    """Run a deployment on an object store, and set the environment as on its hosts."""
+    """Run a deployment on an object store, and give this process the environment of its hosts."""
     shared = folder / "shared"
     home = shared / "web"
     home.mkdir(parents=True)

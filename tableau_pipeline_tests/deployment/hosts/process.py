@@ -1,6 +1,7 @@
-"""The process that starts the runs of a host, as a code server does: each in a process of its own.
+"""The process that starts the runs of a host, as a code server does.
 
-It reads orders from stdin, a line of JSON each, and reports to stdout when a run stops or ends.
+It reads orders from stdin, one line of JSON each, and carries each order out in a new process. It
+reports to stdout when a run stops or ends.
 """
 
 import importlib
@@ -24,13 +25,13 @@ from tableau_pipeline.resources import resources_from_env
 
 
 def declaration(model: str) -> Declaration:
-    """The data source of a model, with its one table."""
+    """The declaration of a data source with one table, which has the name of the model."""
     attributes = {
         "name": f"Shared {model}",
         "key": f"shared_{model}",
         "project": "Default",
         "tables": {model: {"refresh": {"diff": {"key": ["id"]}}}},
-        # So few rows are as large as their update.
+        # The file is so small that any update would exceed the default growth limit.
         "republish": {"growth": 1000},
     }
     return PublishedDatasource.from_attributes_dict(attributes=attributes)
@@ -49,11 +50,12 @@ def refresh(model: str, run_id: str) -> bool:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where a process stops itself: at the first call of a function, or when that returns.
+    """Where a process stops itself: at the first call of a function, or when the function returns.
 
     Attributes:
-        place: "module:function".
-        within: a function, named in the same way, that must have been called before.
+        place: the function, as "module:function".
+        after: whether the process stops only when the function returns.
+        within: another function, in the same form, which must have been called before.
         gives_up: whether the process soon gives up on an object store that is gone.
     """
 
@@ -64,7 +66,7 @@ class Stop:
 
 
 def stop_at(stop: Stop) -> None:
-    """Let this process stop itself, as SIGSTOP would at that moment."""
+    """Let this process send itself SIGSTOP at the place that `stop` names."""
     if stop.gives_up:
         arrow_files._RETRY = {"max_retries": 1}
     at = stop.within or stop.place
@@ -90,7 +92,7 @@ def stop_at(stop: Stop) -> None:
 
 
 def work(order: dict[str, Any]) -> int:
-    """Carry out an order in a process of its own; return its exit code."""
+    """Carry out an order in this process; return the exit code."""
     if stop := order["stop"]:
         stop_at(Stop(**stop))
     try:
@@ -101,7 +103,7 @@ def work(order: dict[str, Any]) -> int:
 
 
 def watch(run: str, process: int) -> None:
-    """Report whenever a run stops, and when it has ended."""
+    """Report each stop of a run, and its end."""
     while True:
         _, status = os.waitpid(process, os.WUNTRACED)
         code = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
@@ -112,7 +114,7 @@ def watch(run: str, process: int) -> None:
 
 
 def main() -> None:
-    """Carry out orders until there are no more."""
+    """Carry out orders until stdin ends."""
     processes: dict[str, int] = {}
     for line in sys.stdin:
         order = json.loads(line)

@@ -1,6 +1,6 @@
-"""Write a model of which a Spark cluster runs the first task twice at the same time.
+"""Write a model on a Spark cluster that runs two copies of the first task at the same time.
 
-Each of the two copies goes on only once both have stored their file.
+Each copy continues only when both copies have stored their file.
 """
 
 import os
@@ -16,12 +16,13 @@ from tableau_pipeline.snapshots.write import write_snapshot
 
 MODEL = "speculated"
 TASKS, ROWS = 4, 10_000
-# The variable that names an empty folder, in which each copy leaves a file with its number.
+# The variable that names an empty folder. Each copy leaves a file there, named by its attempt.
 MEETING = "MEETING"
 
 
 def let_copies_wait(meeting: Path) -> None:
-    """Change what is sent to the executors."""
+    """Change the code that Spark sends to executors, so that the copies of a task wait for each
+    other."""
     close = arrow_files._File.close
 
     def closed(file: arrow_files._File) -> pa.RecordBatch:
