@@ -29,8 +29,7 @@ ROOT = Path(__file__).parents[1]
 
 @event.listens_for(Engine, "connect")
 def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
-    """Do not wait for the disk: a run commits some 30 times, and no test needs these databases
-    later."""
+    """Do not wait for the disk: a run commits some 30 times, and tests discard these databases."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
 
@@ -48,8 +47,8 @@ def _nor_for_other_files() -> Iterator[None]:
 def _no_list_of_installed_components() -> Iterator[None]:
     """Skip the list of all components, which each load of a project makes for `dg`.
 
-    The list has schemas of all packages. The first list takes three seconds, and each further list
-    a fifth of a second.
+    The list has schemas of all packages. The first list takes three seconds. Each further list
+    takes a fifth of a second.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
@@ -62,8 +61,7 @@ def _no_list_of_installed_components() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _databases_of_dagster_are_known() -> Iterator[None]:
-    """Cache the engines that Dagster makes for each query, and the migrations that it reads for the
-    database of each run."""
+    """Cache the engines and migrations that Dagster would load for each query or run."""
 
     @functools.lru_cache(maxsize=50)
     def engine(url: str) -> Engine:
@@ -120,7 +118,7 @@ def shipped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         patch.setenv("TABLEAU_SERVER_URL", sandbox.url)
         patch.setenv("TABLEAU_TOKEN_NAME", sandbox.token_name)
         patch.setenv("TABLEAU_TOKEN_VALUE", sandbox.token_secret)
-        # The location reads the environment when it loads, so the import must not come earlier.
+        # The location reads the environment when it loads, so load it after the variables are set.
         from tableau_pipeline.definitions import defs
 
         yield Shipped(defs(), data_dir, sandbox, instance)

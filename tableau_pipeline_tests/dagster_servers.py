@@ -34,8 +34,7 @@ def free_port() -> int:
 
 
 def until(found: Callable[[], Any], *, seconds: float, what: str, log: Path | None = None) -> Any:
-    """Return the first answer that is not empty; raise an error with the log's end if none
-    comes."""
+    """Return the first answer that is not empty; at the deadline, raise an error with a log."""
     deadline = time.monotonic() + seconds
     while not (answer := found()):
         if time.monotonic() >= deadline:
@@ -114,9 +113,9 @@ class WebServer:
         return {run: assets for run, assets in selected.items() if asset in assets}
 
     def next_run(self, asset: str, *, known: Collection[str] = ()) -> tuple[str, list[str]]:
-        """Wait for a run of an asset, and for its success; return its ID and its assets.
+        """Wait until a new run of an asset has succeeded; return the ID and the assets of the run.
 
-        Runs in `known` do not count.
+        Runs in `known` are not new.
         """
         new = until(
             lambda: {run: all_ for run, all_ in self.runs_of(asset).items() if run not in known},

@@ -66,7 +66,7 @@ def node_program(package: str) -> list[str]:
 
 
 def _once(*what: str, make: Callable[[Path], None]) -> Path:
-    """Make a folder in the temporary directory, in which later runs find it again."""
+    """Make a folder in the temporary directory once; later runs find and use the same folder."""
     digest = hashlib.sha256("\n".join(what).encode()).hexdigest()[:12]
     folder = temporary_folder() / "environments"
     folder.mkdir(exist_ok=True)

@@ -30,9 +30,9 @@ _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done;
 
 
 def alone(disk: Path) -> list[str]:
-    """Return the start of a command that sees this folder, and empty folders next to it.
+    """Return the start of a command that hides the folders of all other hosts.
 
-    The result is empty if namespaces are not permitted here. Then only environment variables
+    The result is empty if this machine does not permit namespaces. Then only environment variables
     separate the hosts.
     """
     if not can_be_hidden():

@@ -221,8 +221,7 @@ def check_transcripts(section: str, run: Callable[[str], Result], *, block: int 
     for part in re.split(r"^\$ tableau-pipeline ", text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
         result = run(command)
-        # `status` may write errors in addition to its table. Other commands write progress as
-        # errors.
+        # `status` may add an error to its table. Other commands write progress to stderr.
         written = result.text + result.errors * (not result.text or command.startswith("status"))
         found, expected = ("\n".join(masked(_OF_A_HOST.sub("<here>", e))) for e in (written, shown))
         pattern = re.escape(expected).replace(re.escape("..."), ".*")

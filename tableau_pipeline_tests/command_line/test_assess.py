@@ -218,7 +218,7 @@ def test_transcript():
 
 @pytest.mark.slow
 def test_half_of_them(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: `assess` calls hidden facts absent, or repeats a refusal for each data source."""
+    """Prevents: `assess` says "none" for facts that it may not see, or repeats each refusal."""
     sign_in_as(ANN, monkeypatch)
     with asked(caplog) as requests:
         result = assess()
@@ -311,7 +311,7 @@ def test_a_server_that_cannot_count(sandbox: Sandbox, caplog: pytest.LogCaptureF
 
 @pytest.mark.slow
 def test_no_download(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: an adoption fails for lack of a download right that `assess` did not mention."""
+    """Prevents: an adoption fails because `assess` did not mention a missing download right."""
     sign_in_as(BOB, monkeypatch)
     orders = by_name(assess("--sample", "1", "--json"))["Orders"]
     assert orders["revisions"] == 2
@@ -425,7 +425,7 @@ THEIRS = AssessedDatasource(
             {"kind": DatasourceKind.EXTRACT, "has_password": True},
             ["an extract of a source that the server does not name", "drops the credentials"],
         ),
-        # A live connection has this obstacle alone.
+        # A live connection shows only this obstacle.
         (
             {"kind": DatasourceKind.LIVE, "sources": ("oracle",), "is_own": False},
             ["a live connection to"],
@@ -454,7 +454,7 @@ def test_an_estimate():
 
 
 def names_of(sandbox: Sandbox) -> set[str]:
-    """All names, IDs and addresses of the site; the output has none of them as its own word."""
+    """The names, IDs and addresses of the site, which a redacted report must not contain."""
     with session(sandbox) as site:
         server = site.tsc
         found = [*server.datasources.all(), *server.projects.all(), *server.users.all()]

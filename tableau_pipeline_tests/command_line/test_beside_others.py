@@ -87,8 +87,7 @@ def test_columns_of_dbt_stay(world: World):
 
 @pytest.mark.slow
 def test_partitioned_models(world: World):
-    """Prevents: `refresh --models` ignores a partitioned model, or suggests a command that
-    fails."""
+    """Prevents: `refresh --models` skips a partitioned model, or suggests a failing command."""
     daily = "partitions_def=dg.DailyPartitionsDefinition('2026-01-01'), deps"
     models = MODELS.replace("@dg.asset(deps", f"@dg.asset({daily}")
     (world.root / "lineage" / "defs" / "models.py").write_text(models, "utf-8")

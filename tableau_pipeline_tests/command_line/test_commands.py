@@ -280,7 +280,7 @@ def test_a_refresh_does_what_the_plan_told(morning: World):
 
 @pytest.mark.slow
 def test_a_dry_run_and_a_build_are_no_refreshes(morning: World):
-    """Prevents: a dry run makes a refused data source look well again."""
+    """Prevents: after a dry run, `status` hides that the last refresh was refused."""
     for option in ("--dry-run", "--build-only"):
         assert morning.run("refresh", "delays", "--accept", "shrink", option).code == 0
         (line,) = morning.run("status", "delays", "--offline", "--json").data["datasources"]
@@ -291,7 +291,7 @@ def test_a_dry_run_and_a_build_are_no_refreshes(morning: World):
     "args", [("refresh", "arivals"), ("plan", "arrivals", "fligths"), ("plan", "--what")]
 )
 def test_wrong_usage(morning: World, args: tuple[str, ...]):
-    """Prevents: a mistyped name refreshes everything, or CI reads its exit code as changes."""
+    """Prevents: a mistyped name refreshes everything, or CI takes the exit code for changes."""
     result = morning.run(*args)
     assert result.code == 64
     if args[-1] == "fligths":
@@ -301,7 +301,7 @@ def test_wrong_usage(morning: World, args: tuple[str, ...]):
 
 @pytest.mark.slow
 def test_where_no_server_answers(morning: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a command counts data sources as equal that it has not compared."""
+    """Prevents: a command that cannot reach the server reports data sources as equal."""
     with monkeypatch.context() as wrong:
         wrong.setenv("TABLEAU_TOKEN_VALUE", "wrong")
         check_transcripts("With a wrong token", morning.type)

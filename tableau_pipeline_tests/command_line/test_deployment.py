@@ -44,7 +44,7 @@ def copy(published: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_status_where_there_are_no_records(published: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: `status` calls a data source fresh of which the data folder has no record."""
+    """Prevents: `status` calls a data source fresh although no record of it exists."""
     assert published.run("status", "arrivals", "--offline").code == 0
     monkeypatch.setenv("PIPELINE_DEPLOYMENT", "review")
     result = published.run("status", "arrivals", "--offline")

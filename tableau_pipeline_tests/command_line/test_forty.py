@@ -35,7 +35,7 @@ def forty(world: World) -> World:
 
 
 def test_those_that_need_somebody_come_first(forty: World, caplog: pytest.LogCaptureFixture):
-    """Prevents: `status` hides one broken data source among forty, or sends a request for each."""
+    """Prevents: `status` hides one broken data source among forty, or sends forty requests."""
     with asked(caplog) as requests:
         assert forty.run("status").code == 1
     assert len(requests) < 10, requests

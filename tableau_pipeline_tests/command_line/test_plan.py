@@ -246,8 +246,7 @@ def test_nothing(review: World):
 
 
 def test_records_without_runs(review: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: without DAGSTER_HOME, `plan` ignores the records, or hides that it saw no
-    checks."""
+    """Prevents: without DAGSTER_HOME, `plan` ignores records, or hides that checks are unknown."""
     monkeypatch.delenv("DAGSTER_HOME")
     result = review.run("plan", "--offline", "seats")
     assert result.code == 0, result.text + result.errors

@@ -35,7 +35,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 def elsewhere(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder of a user who has installed the package and set three variables."""
     for variable in ("DAGSTER_HOME", "PIPELINE_DATA_DIR", "TABLEAU_PROJECT_ROOT", "XDG_DATA_HOME"):
-        # A variable that is set first lets `monkeypatch` undo what the command sets.
+        # Set the variable first, so that `monkeypatch` later undoes a change by the command.
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -51,7 +51,7 @@ def elsewhere(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def publish(elsewhere: Path) -> Publish:
     def publish(*args: str) -> Result:
-        # The next command of a user would not inherit this variable, which a command may set.
+        # A command may set this variable. The next command of a user would not inherit it.
         os.environ.pop("PIPELINE_DATA_DIR", None)
         output, errors = StringIO(), StringIO()
         with redirect_stdout(output), redirect_stderr(errors):

@@ -22,7 +22,7 @@ from tableau_pipeline_tests.core.test_journal import intent
 from tableau_pipeline_tests.refresh.support.models import flights
 
 KEY = "arrivals"
-# This owner is on another host, so no process here can see whether it has ended.
+# The owner is on another host, so no process here can see whether the owner has ended.
 OWNER = Owner(run_id="lost", label="process 4711 on host-b", boot="host-b", pid=4711)
 
 
@@ -165,7 +165,7 @@ def test_as_json(declared: World):
 
 
 def test_it_says_whether_it_has_ended(declared: World):
-    """Prevents: a user is not sure whether the process of the claim has ended."""
+    """Prevents: `unlock` does not say that the process of the claim has ended."""
     hold(
         OWNER.model_copy(
             update={

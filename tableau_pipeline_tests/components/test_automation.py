@@ -110,7 +110,7 @@ STORIES = {
 
 @pytest.mark.parametrize(("after", "looks"), STORIES.values(), ids=STORIES)
 def test_new_models(after: str, looks: str):
-    """Prevents: the failure that the ID of the case names."""
+    """Prevents: the sensor fails in the way that the ID of the case describes."""
     location, models = Location(after), {"O": ORDERS, "C": CUSTOMERS}
     for look in looks.split():
         location.materialize(*(models[letter] for letter in look if letter in models))

@@ -108,7 +108,7 @@ def test_a_rehearsal_tells_what_would_fail(star: Location, option: str):
 
 @pytest.mark.slow
 def test_what_is_only_built_is_not_said_to_pass(star: Location):
-    """Prevents: after a build, a check passes that evaluated nothing."""
+    """Prevents: after a build, a check passes although it has evaluated nothing."""
     found = checks(star.refresh("built", declared=STAR, build_only=True))
     assert found["reconciliation"][2] == "Not checked: nothing was published"
     assert [found[name][:2] for name in ("guard", "schema")] == [(False, "WARN")] * 2
@@ -154,7 +154,7 @@ def test_the_way_to_count_is_shown(star: Location, by: Any, way: str):
     ],
 )
 def test_freshness(freshness: dict[str, Any], policy: dg.FreshnessPolicy):
-    """Prevents: a stale data source goes unnoticed, or is late by the wrong time zone."""
+    """Prevents: a stale data source goes unnoticed, or its deadline uses a wrong time zone."""
     context = dg.ComponentTree.for_test().load_context
     definitions = declared(freshness=freshness).build_defs(context)
     (assets,) = definitions.assets or ()
@@ -385,7 +385,7 @@ def inherited(*specs: dg.AssetSpec, trigger: DbtTrigger | None = None):
 
 
 def test_what_models_say_already():
-    """Prevents: users must copy descriptions from dbt, or dbt overrides the model's own ones."""
+    """Prevents: users must copy descriptions from dbt, or dbt replaces the model's descriptions."""
     schema = dg.TableSchema(columns=[dg.TableColumn("id", description="Number of the order.")])
     model = dg.AssetSpec("orders", deps=["dbt_orders"], metadata={"dagster/column_schema": schema})
     columns = {
@@ -400,7 +400,7 @@ def test_what_models_say_already():
 
 @pytest.mark.parametrize("models", [None, ("raw_orders", "model.shop.orders")])
 def test_what_dbt_says_that_runs_elsewhere(tmp_path: Path, models: tuple[str, ...] | None):
-    """Prevents: only dbt within Dagster passes descriptions on, or other models' ones appear."""
+    """Prevents: descriptions come only from dbt within Dagster, or come from other models."""
     said = {"orders": "Key.", "raw_orders": "Raw key.", "customers": "Customer."}
     nodes = {
         f"model.shop.{name}": {"name": name, "columns": {f"{name[0]}_id": {"description": text}}}

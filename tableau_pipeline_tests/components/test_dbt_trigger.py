@@ -1,4 +1,4 @@
-"""The data sources that a sensor refreshes after dbt, according to the files of a real dbt."""
+"""The refreshes that a sensor requests after dbt, based on files that a real dbt wrote."""
 
 import json
 import os
@@ -183,7 +183,7 @@ def test_a_failed_test_holds_back_what_it_looks_at(written: dict[str, Path], tmp
 
 
 def test_a_file_that_is_absent_or_half_written(written: dict[str, Path], tmp_path: Path):
-    """Prevents: a sensor fails, or forgets an invocation, because dbt still wrote the file."""
+    """Prevents: a sensor fails, or forgets an invocation, because dbt is still writing the file."""
     file = tmp_path / "run_results.json"
     location = Location(file, shop=None)
     assert location.tick() == ({}, f"{file}: there is no such file")
@@ -211,7 +211,7 @@ def test_a_file_in_an_object_store(written: dict[str, Path], tmp_path: Path, sch
 
 
 def test_one_sensor_for_each_file():
-    """Prevents: hundreds of data sources each read one file, or two sensors have one name."""
+    """Prevents: hundreds of data sources each read the same file, or two sensors share a name."""
     files = ["/a-b/run_results.json", "/a_b/run_results.json", "/a-b/run_results.json"]
     datasources = [_datasource(f"shop{i}", file, None) for i, file in enumerate(files)]
     triggers = {each.key: each.trigger for each in datasources}

@@ -145,7 +145,7 @@ def test_who_does_not_name_the_data_folder_is_told_so_first(
     """Prevents: a missing variable in a terminal leads a user to TABLEAU_TAKEOVER=true."""
     location.publish("busy")
     monkeypatch.delenv("DAGSTER_HOME")
-    # The user has named the data folder, and it has the records, so the user needs no hint.
+    # The data folder that the user has named has the records, so the user needs no hint.
     assert decision(location.refresh("busy")).startswith("no change")
     without_snapshots = replace(location, root=location.root / "elsewhere")
     assert "Neither" not in failure(without_snapshots.refresh("busy"))
@@ -161,7 +161,7 @@ def test_who_does_not_name_the_data_folder_is_told_so_first(
 def test_adoption_keeps_work_in_the_data_directory(
     location: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: the file that an adoption saves goes with the temporary folder of its run."""
+    """Prevents: a run deletes, with its temporary folder, the file that an adoption saved."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path))
     location.publish("first")
     with session(location.sandbox) as site:

@@ -74,7 +74,7 @@ def test_a_file_in_the_place_of_another_is_taken_again(folder: Path):
     os.utime(file, ns=(0, file.stat().st_mtime_ns + 10**9))
     assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
     assert len(drop.keys) == 2
-    # The first file comes back, copied with its time.
+    # The first file comes back with its old time.
     file.write_text("a\n1\n", "utf-8")
     os.utime(file, ns=(0, first))
     assert [len(drop.tick()) for _ in range(4)] == [0, 0, 1, 0]
@@ -157,7 +157,7 @@ def test_files_that_would_replace_each_other(
 
 @pytest.mark.parametrize("settings", [{"name": "Sales"}, {"name": "Sales", "mode": "append"}])
 def test_files_of_one_data_source(folder: Path, settings: dict[str, str]):
-    """Prevents: the sensor refuses files that belong to one data source, one after another."""
+    """Prevents: the sensor refuses two files that belong to one data source."""
     drop = Drop(folder, publish=settings)
     for name in ("may.csv", "june.csv"):
         (folder / name).write_text("a\n1\n", "utf-8")

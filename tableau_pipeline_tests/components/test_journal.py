@@ -1,4 +1,4 @@
-"""The journal of a code location: the claims that count, and the snapshots that records keep."""
+"""The journal of a code location: the claims that count, and the snapshots that it keeps."""
 
 import json
 import os
@@ -209,7 +209,7 @@ def upgraded(location: Location, record: Record) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("record", [CLAIM, Recovered(refresh=7)], ids=["claim", "requests"])
 def test_a_record_of_a_later_release_stops_a_refresh(location: Location, record: Record):
-    """Prevents: in a rolling upgrade, the old release ignores new claims, and sends."""
+    """Prevents: in a rolling upgrade, the old release sends despite the new release's claim."""
     location.publish("busy")
     location.model(flights(7))
     jobs = len(location.jobs("busy"))
@@ -435,7 +435,7 @@ KEEP_NOTHING = 1e-9
 def test_what_an_open_intent_is_about_stays(
     location: Location, monkeypatch: pytest.MonkeyPatch, published: bool
 ):
-    """Prevents: old snapshots are gone that a refresh needs to judge an interrupted request."""
+    """Prevents: a refresh lacks the old snapshots to judge an interrupted request."""
     location.model()
     if published:
         assert location.refresh("torn").success

@@ -137,7 +137,7 @@ def test_a_table_of_two_data_sources(tmp_path: Path):
 
 @pytest.fixture
 def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
-    """A table of a catalog in SQLite; `of_catalog` declares a data source on it."""
+    """A table of a catalog in SQLite; `of_catalog` declares a data source on this table."""
     catalog = sql_catalog(monkeypatch, tmp_path, f"file://{tmp_path}/lake")
     return catalog.create_table("db.orders", schema=rows_of([]).schema)
 
@@ -166,7 +166,7 @@ def test_a_table_of_a_catalog(location: Location, iceberg: Table):
 
 
 def test_a_sensor_names_what_a_catalog_lacks(iceberg: Table):
-    """Prevents: the sensor fails or stays silent where a name is mistyped."""
+    """Prevents: for a mistyped name, the sensor fails or stays silent."""
     names = {("prod", "db.orders"): 'knows no catalog "prod"', (CATALOG, "db.x"): 'table "db.x"'}
     for (catalog, table), why in names.items():
         (sensor,) = lake_sensors([of_catalog(catalog, table)])

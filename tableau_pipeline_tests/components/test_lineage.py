@@ -192,8 +192,7 @@ RUN_EVENT = _object(
 
 
 def taken(sink: Sink) -> list[dict[str, Any]]:
-    """Return the events that a catalogue has accepted since the last call, and validate each
-    event."""
+    """Return the events that a catalogue accepted since the last call, and validate each event."""
     Draft202012Validator.check_schema(RUN_EVENT)
     events, sink.got = sink.got, []
     for event in events:
@@ -325,7 +324,7 @@ def test_no_secret_is_sent(
 
 @pytest.mark.slow
 def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
-    """Prevents: a job asks each minute for an ID that the site cannot tell."""
+    """Prevents: a job asks each minute for an ID although the site has no Metadata API."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage())
     assert daemon.tick() == ""
@@ -341,7 +340,7 @@ def test_a_site_without_the_metadata_api(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_an_id_that_comes_late(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: no catalogue hears of a new data source that Tableau did not know at first."""
+    """Prevents: catalogues never get a new data source whose ID Tableau knows only later."""
     location.publish("busy")
     daemon = Daemon(location, sink.lineage())
     daemon.tick()
@@ -369,7 +368,7 @@ def test_another_code_location_asks(location: Location, sink: Sink):
 
 @pytest.mark.slow
 def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a job runs every five minutes for ever, for an ID that never comes."""
+    """Prevents: a job asks every five minutes for ever for an ID that never comes."""
     location.publish("busy")
     location.grow_old("busy")
     daemon = Daemon(location, sink.lineage())
@@ -490,7 +489,7 @@ def test_names_of_inputs(source: dict[str, Any] | None, namespace: str, name: st
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a location loads without the needed extra, and never sends an event."""
+    """Prevents: a location loads without the extra for lineage, and never sends an event."""
     monkeypatch.setitem(sys.modules, "openlineage.client", None)
     with pytest.raises(ValueError, match=re.escape("pip install 'tableau_pipeline[lineage]'")):
         Lineage(openlineage={})

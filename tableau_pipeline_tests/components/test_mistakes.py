@@ -234,7 +234,7 @@ def mine() -> dg.Definitions:
 def test_columns_that_no_snapshot_has(
     project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    """Prevents: a misspelt key shows at the first refresh, or an unrun model blocks a merge."""
+    """Prevents: only a refresh shows a misspelt key, or a model must run before a merge."""
     project.write("models.py", MODEL)
     project.add_pipeline()
     file = project.write("shop/defs.yaml", HEAD + "      refresh: {diff: {key: [idd]}}")
@@ -258,7 +258,7 @@ def test_a_model_that_was_stored_is_known(project: Project):
 
 
 def test_other_errors_keep_their_cause(project: Project):
-    """Prevents: an error in Python code of users is cut down to one line."""
+    """Prevents: an error in a user's Python code is cut down to one line."""
     project.write("models.py", "1 / 0\n")
     with pytest.raises(ZeroDivisionError):
         load_definitions(project.package)

@@ -171,7 +171,7 @@ def test_refused_and_failed_in_turns(location: Location):
 
 @pytest.mark.slow
 def test_a_hold_is_reported_once(location: Location):
-    """Prevents: a team gets no message about a hold, or hears of an old refusal again after it."""
+    """Prevents: no message reports a hold, or the end of a hold repeats an old refusal."""
     journal = journal_of(location.instance, "busy")
     with telling(location, Web) as (tick, web):
         location.model(flights(1))

@@ -278,7 +278,7 @@ def test_names_that_differ_a_little_are_different():
 def test_what_is_only_built_is_not_kept(
     publish: Publish, shipped: Shipped, name: str, tmp_path: Path
 ):
-    """Prevents: the next file publishes the rows of a trial, or these rows stay stored."""
+    """Prevents: the next file publishes the rows of a trial, or the store keeps these rows."""
     config = {"name": name, "mode": "append"}
     metadata_of(publish(path=str(write(tmp_path / "a.csv", "id,v", "1,a")), **config))
     trial = write(tmp_path / "b.csv", "id,v", "2,b")
@@ -357,7 +357,7 @@ def test_what_was_refused_at_first_is_not_published_with_the_next_file(
 
 @pytest.mark.slow
 def test_corpus(tmp_path: Path, publish: Publish, shipped: Shipped):
-    """Prevents: a file of another writer crashes the job, or its data change."""
+    """Prevents: a file of another writer crashes the job, or arrives with other values."""
     write_corpus(tmp_path)
     wrong, refused = [], []
     for path in sorted(tmp_path.glob("*.parquet")):

@@ -38,7 +38,7 @@ from tableau_pipeline_tests.refresh.support.partitioned import day
 
 
 def test_two_assets_of_one_step():
-    """Prevents: a plan and its payload come from two steps, so that one may be out of date."""
+    """Prevents: a plan is out of date because another step builds its payload."""
     datasource = declared()
     assets = refresh_assets(datasource, datasource.trigger)
     assert not assets.can_subset
@@ -62,7 +62,7 @@ class Renamed(PublishedDatasource):
 
 
 def test_a_subclass_says_more_of_its_assets():
-    """Prevents: a project cannot add owners and tags, or gives an asset a key that is lost."""
+    """Prevents: a project cannot add owners and tags, or can change a key that refreshes need."""
     context = dg.ComponentTree.for_test().load_context
     made = Ours.from_attributes_dict(attributes=STAR).build_defs(context)
     (assets,) = (each for each in made.assets or () if isinstance(each, dg.AssetsDefinition))
@@ -124,7 +124,7 @@ def test_no_change_materializes_the_datasource_alone(story: Story):
 
 
 def test_columns_and_where_they_come_from(story: Story):
-    """Prevents: users cannot see the column of a model behind a field, or what it means."""
+    """Prevents: users see neither the column behind a field nor the description of the column."""
     found = metadata(refresh(story))[PUBLISHED]
     columns = {column.name: column for column in found["dagster/column_schema"].columns}
     assert all(column.description for column in columns.values())
@@ -178,7 +178,7 @@ def test_dry_run_reports_and_materializes_nothing(story: Story, *, build_only: b
 
 
 def test_publish_false_builds_the_file_alone(story: Story):
-    """Prevents: a file that a user only wants to look at reaches the server."""
+    """Prevents: `build_only` publishes a file that a user only wants to look at."""
     found = metadata(refresh(story, build_only=True))
     assert found.keys() == {EXTRACT}
     assert found[EXTRACT]["dagster/row_count"] == 336_762
@@ -291,7 +291,7 @@ def test_days_that_become_weeks(location: Location, policy: Any):
 @example(keys=["a/b", "a.b"])
 @example(keys=["sales_" * 20 + "north", "sales_" * 20 + "south"])
 def test_each_data_source_has_a_run_tag_of_its_own(keys: list[str]):
-    """Prevents: a run shows the result of one data source as the state of another one."""
+    """Prevents: a run shows one data source's result as the state of another data source."""
     tags = [run_tag(key) for key in keys]
     assert len({*tags}) == len(keys)
     assert all(len(tag) <= 63 + len("tableau/") for tag in tags)

@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def publish(location: Location, path: str, monkeypatch: pytest.MonkeyPatch) -> Publish:
-    """A function that publishes rows as the command does, and returns whether it succeeded."""
+    """A function that publishes rows as the command does, and returns whether that succeeded."""
     monkeypatch.setenv("TABLEAU_SERVER_URL", location.sandbox.url)
     monkeypatch.setenv("TABLEAU_TOKEN_NAME", location.sandbox.token_name)
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", location.sandbox.token_secret)

@@ -146,7 +146,7 @@ def test_a_copy_that_is_another_deployment_begins_anew(root: Path, tmp_path: Pat
     assert place(copy).recorded_keys() == set()
     refreshes(journal_in(LocalStorage(copy)), 1, 2)
     assert journal_in(LocalStorage(root)).history() == newest
-    # The copied records still count, so the snapshots that they need stay.
+    # The copied records still count, so no refresh removes their snapshots.
     assert newest in all_histories(place(copy))
 
 

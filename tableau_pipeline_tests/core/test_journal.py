@@ -139,7 +139,7 @@ def test_requests_are_in_the_order_of_their_sending():
 
 
 def test_what_the_server_may_hold_is_needed():
-    """Prevents: snapshots or metadata values go that a later refresh needs for comparisons."""
+    """Prevents: a later refresh lacks snapshots or metadata values that it must compare."""
     left = checkpoint(refresh=1, written=("base",))
     base = history_of(claim(1), closing(1, left))
     states = {
@@ -165,7 +165,7 @@ def completed(refresh: int) -> tuple[Record, ...]:
 
 @pytest.mark.parametrize("refresh", [refused, completed])
 def test_a_history_is_stored_so_often_and_no_more(refresh: Any, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: the records of a data source pile up for ever, or go while a process reads them."""
+    """Prevents: records pile up for ever, or disappear while a process reads them."""
     monkeypatch.setattr(journal, "KEPT", 10)
     history, floors = History(), [1]
     for number in range(1, 100):

@@ -1,5 +1,4 @@
-"""Numbered records in a store: which writer gets a number, what a crash leaves, what readers
-see."""
+"""Numbered records in a store: the writer of each number, crashes, and what readers see."""
 
 import json
 import logging
@@ -220,7 +219,7 @@ STEPS = st.lists(
 @settings(deadline=None)
 @given(steps=STEPS)
 def test_writers_with_older_knowledge(steps: list[tuple[int, str]]):
-    """Prevents: a writer that missed a record writes the next one, or readers disagree."""
+    """Prevents: a writer that missed a record writes the next record, or readers disagree."""
     store: Any = MemoryStore(lambda: datetime.now(UTC), Random(0))
     known, truth = [History()] * 4, History()
     with pytest.MonkeyPatch.context() as patch:
@@ -438,7 +437,7 @@ def test_records_are_removed_while_one_reads_on(root: Path, nth: int, when: str)
 
 @pytest.mark.usefixtures("few")
 def test_a_listing_that_is_late_after_a_removal(root: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: before a refresh, a request for each removed record takes a minute."""
+    """Prevents: a refresh first asks for each removed record, which takes a minute."""
     monkeypatch.setattr(journal_module, "KEPT", 40)
     storage = objects(root)
     newest = History()

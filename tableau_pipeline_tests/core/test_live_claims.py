@@ -112,8 +112,7 @@ def test_a_process_of_another_user_is_alive(storage: Any, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("has_ended", [True, False])
 def test_dagster_knows_whether_a_run_has_ended(storage: Any, root: Path, has_ended: bool):
-    """Prevents: a refresh does not ask Dagster, which knows whether the run of a claim has
-    ended."""
+    """Prevents: a refresh does not ask Dagster whether the run of a claim has ended."""
     asked = []
 
     def ask(owner: Owner) -> bool:
@@ -211,7 +210,7 @@ def test_a_user_who_may_only_read(root: Path, error: type[Exception]):
 
 
 class Flaky(Proxy):
-    """A store whose writes raise prepared errors."""
+    """A store in which `replace` raises prepared errors."""
 
     errors: Sequence[Exception] = ()
 

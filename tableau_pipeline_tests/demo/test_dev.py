@@ -64,8 +64,7 @@ def refresh_as_documented(server: WebServer) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_path: Path):
-    """Prevents: `make dev` loads no location, needs Java to move files, or leaves servers
-    behind."""
+    """Prevents: `make dev` loads no location, needs Java for files, or leaves servers behind."""
     no_java = {"JAVA_HOME": str(tmp_path / "no java"), "PATH": "/usr/bin/nothing"}
     # `make dev` starts another server, so it must not use the records of the story.
     ours = {"PIPELINE_DATA_DIR": str(story.data_dir), "PIPELINE_DEPLOYMENT": "dev"}

@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
     def _write(self, content: bytes, answer: bytes = b"") -> None:
-        """Store an object on the disk, then answer; with a condition, replace no object."""
+        """Store an object on the disk, then answer. A conditional request replaces no object."""
         written = self.folder / "uploads" / uuid4().hex
         with written.open("wb") as file:
             file.write(content)

@@ -1,5 +1,4 @@
-"""Servers of object stores on this machine, and a network that loses the requests a test
-chooses."""
+"""Servers of object stores on this machine, and a network that loses chosen requests."""
 
 import base64
 import hashlib
@@ -111,7 +110,7 @@ _USER, SECRET = "somebody", "a secret of the test's"
 
 
 class S3Server(ObjectServer):
-    """An S3 server of one bucket. Objects that it has confirmed survive its end."""
+    """An S3 server of one bucket. Confirmed objects survive the end of the server."""
 
     url = f"s3://{BUCKET}"
     variables: ClassVar[Mapping[str, str]] = {"ROOT_ACCESS_KEY": _USER, "ROOT_SECRET_KEY": SECRET}
@@ -181,8 +180,7 @@ class AzureServer(ObjectServer):
 
 
 class GcsServer(ObjectServer):
-    """A Google Cloud Storage server of one bucket. Objects that it has confirmed survive its
-    end."""
+    """A GCS server of one bucket. Confirmed objects survive the end of the server."""
 
     url = f"gs://{BUCKET}"
 

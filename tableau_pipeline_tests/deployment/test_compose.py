@@ -23,8 +23,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 
 def dagster_yaml_with_logs() -> dict[str, Any]:
-    """deploy/dagster.yaml with the logs of runs in a bucket, as the comment at its end
-    describes."""
+    """deploy/dagster.yaml with run logs in a bucket, as the comment at its end describes."""
     text = (ROOT / "deploy" / "dagster.yaml").read_text("utf-8")
     before, heading, logs = text.partition("# compute_logs:\n")
     return yaml.safe_load(before + (heading + logs).replace("# ", ""))
@@ -165,8 +164,8 @@ def test_it_is_read(command: str, tmp_path: Path):
     home.mkdir()
     shutil.copy(ROOT / "dagster_home" / "dagster.yaml", home)
     shutil.copy(ROOT / "workspace.yaml", tmp_path)
-    # The location refuses the word "perhaps", which shows that it has read .env. The daemon would
-    # stop if DAGSTER_HOME were missing.
+    # The location refuses the word "perhaps", which shows that .env was read. The daemon needs
+    # DAGSTER_HOME.
     settings = (ROOT / ".env.example").read_text("utf-8").replace(":-off}", ":-perhaps}")
     (tmp_path / ".env").write_text(f"{settings}DAGSTER_HOME={home}\n", "utf-8")
     program, *arguments = command.split()

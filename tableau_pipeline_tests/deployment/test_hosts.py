@@ -47,7 +47,7 @@ versions = count(1)
 
 
 def write(deployment: Deployment, model: str = MODEL) -> None:
-    """Store a version that differs from the previous version in one row of ten and one new row."""
+    """Store a version with one new row, in which one row of ten has the version as its amount."""
     version = next(versions)
     ids = range(2_000 + version)
     amounts = [version if number % 10 == version % 10 else 0 for number in ids]
@@ -124,7 +124,7 @@ def test_eight_refreshes_at_once(running: Deployment):
 
 @pytest.mark.long
 def test_another_instance(deployment: Deployment, tmp_path: Path):
-    """Prevents: an instance takes a run of another instance for ended, or repeats what it sent."""
+    """Prevents: an instance takes another instance's run for ended, or repeats its requests."""
     other = Host(tmp_path / "other", deployment.settings, home="dagster_home")
     with other.running():
         run = other.paused(MODEL, ANSWERED)
@@ -216,7 +216,7 @@ def test_a_database_that_restarts(deployment: Deployment):
 )
 @pytest.mark.long
 def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
-    """Prevents: a refresh succeeds without a trace in Dagster, or no later run can continue it."""
+    """Prevents: a refresh succeeds without a trace in Dagster, or blocks all later runs."""
     run = deployment.first.paused(MODEL, stop)
     logged = len(deployment.first.log())
     deployment.postgresql.kill()
@@ -243,7 +243,7 @@ def test_a_lost_database(deployment: Deployment, stop: Stop, retries: int):
 @pytest.mark.parametrize("stop", [ANSWERED, CLAIMED], ids=["answered", "claimed"])
 @pytest.mark.long
 def test_a_lost_store(deployment: Deployment, server: ObjectServer, stop: Stop):
-    """Prevents: a refresh continues without its journal, or no later run can continue it."""
+    """Prevents: a refresh continues without its journal, or blocks all later runs."""
     jobs = deployment.jobs(MODEL)
     run = deployment.first.paused(MODEL, replace(stop, gives_up=True))
     server.kill()

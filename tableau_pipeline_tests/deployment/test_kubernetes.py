@@ -31,8 +31,7 @@ IMAGE = "{repository}:{tag}".format_map(LOCATION["image"])
 
 
 def dagster_yaml() -> dict[str, Any]:
-    """The instance that the chart's templates make of our values, without the chart's own
-    values."""
+    """The instance that the chart's templates make of our values, without the chart's defaults."""
     launcher = VALUES["runLauncher"]["config"]["k8sRunLauncher"]["runK8sConfig"]
     logs = VALUES["computeLogManager"]
     return {

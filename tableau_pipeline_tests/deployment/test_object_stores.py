@@ -206,7 +206,7 @@ def test_each_cause_and_its_remedy(
     storage: Callable[[str], ObjectStorage],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Prevents: users see forty lines of a library, or a model that seems to be empty."""
+    """Prevents: users see forty lines of a library's error, or a model that seems to be empty."""
     changes, expected = CAUSES[cause]
     for name, value in {**server.settings, **changes}.items():
         value = server.settings[name].replace("http", "https") if value == "https" else value
@@ -237,7 +237,7 @@ def test_a_task_that_does_not_reach_the_store(
     storage: Callable[[str], ObjectStorage],
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Prevents: users see a hundred lines of Spark because executors lack a variable."""
+    """Prevents: users see a hundred lines of Spark's error because executors lack a variable."""
     for name, value in server.settings.items():
         monkeypatch.setenv(name, value)
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
@@ -265,7 +265,7 @@ UNREACHABLE = (
 def tasks(
     spark: SparkSession, server: ObjectServer, network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> SparkSession:
-    """Spark, whose tasks find the store as this process does."""
+    """Spark, whose tasks reach the store through the same network as this process."""
     for name, value in server.settings_at(network.port).items():
         monkeypatch.setitem(spark.sparkContext.environment, name, value)
     return spark

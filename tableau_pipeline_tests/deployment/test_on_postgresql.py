@@ -67,8 +67,7 @@ class Composition:
         ).returncode  # fmt: skip
 
     def publish(self, file: Path) -> str:
-        """Launch the job that publishes a file, once the location is loaded; return the run's
-        ID."""
+        """Wait for the location, launch the job that publishes a file, and return the run ID."""
         files = {"path": str(file), "name": "Sales", "key": ["id"]}
         config = {"ops": {"publish_files": {"config": files}}}
         launched = until(
@@ -93,8 +92,7 @@ class Composition:
         return [str(Path(sys.executable).with_name(program)), *arguments]
 
     def _environment(self, service: str) -> dict[str, str]:
-        """The environment of a service: the variables of this process, the image, compose.yaml and
-        .env."""
+        """The variables of this process, and those that the image, compose.yaml and .env set."""
         given = SERVICES[service]
         own = self._settings if "env_file" in given else {}
         assert self._storage.keys() <= given["environment"].keys()

@@ -40,8 +40,7 @@ STUB = 'import dagster as dg\n\ncustomers = dg.AssetSpec("crm/customers")\n'
 
 
 class Project:
-    """A Dagster project. Commands run in its folder; `package` is the folder of its Python
-    package."""
+    """A Dagster project. Commands run in `folder`; `package` is its Python package."""
 
     def __init__(self, folder: Path, package: str, *, programs: Path, path: str) -> None:
         self.folder, self.package = folder, folder / package
@@ -90,8 +89,7 @@ def published(name: str = "My Sales") -> list[tuple]:
 
 
 def follow_the_page(project: Project, sandbox: Sandbox) -> None:
-    """Follow the page: from a project to a data source, its first change, a file, and a
-    rollback."""
+    """Follow the page to a data source, its first change, a published file, and a rollback."""
     project.fill_in(sandbox)
     assert STORED in MODEL
     project.write("my_sales/models.py", MODEL)
@@ -235,7 +233,7 @@ def _wheel(folder: Path) -> Path:
 
 
 def test_every_key_is_in_the_scaffold():
-    """Prevents: newcomers never learn of a key because the scaffold omits it."""
+    """Prevents: newcomers never learn of a key because the scaffold omits this key."""
     template = (ROOT / "tableau_pipeline/components/new_project/datasource.yaml").read_text()
     missing = [
         name

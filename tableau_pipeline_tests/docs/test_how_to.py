@@ -100,7 +100,7 @@ def site(
 
 
 def published(site: TableauSite, name: str) -> dict[Any, Any]:
-    """The rows of a data source of one table, as a mapping from the first column to the second."""
+    """The rows of a data source of one table: values of column 2 by values of column 1."""
     (item,) = (each for each in TSC.Pager(site.tsc.datasources) if each.name == name)
     keys, values = (column.to_pylist() for column in published_rows(site, str(item.id)).columns)
     return dict(zip(keys, values, strict=True))

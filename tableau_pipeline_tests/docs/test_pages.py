@@ -50,7 +50,7 @@ def _anchors(file: Path) -> list[str]:
 
 
 def _slug(heading: str) -> str:
-    """The anchor of a heading, as GitHub makes it; mkdocs.yml makes MkDocs do the same."""
+    """The anchor that GitHub makes of a heading. By mkdocs.yml, MkDocs makes the same anchor."""
     return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
 
 

@@ -17,7 +17,7 @@ from tableau_pipeline_tests.docs.page import README, page
 from tableau_pipeline_tests.refresh.support.models import snapshot
 
 TYPES = page("reference/types.md").whole.text
-# The name that Tableau Desktop gives each type of Hyper, without its precision.
+# The name that Tableau Desktop gives each type of Hyper; precisions are left out.
 IN_TABLEAU = {
     "BOOLEAN": "Boolean",
     **dict.fromkeys(("SMALLINT", "INTEGER", "BIGINT"), "Number (whole)"),

@@ -61,7 +61,7 @@ class Example:
         program, _, rest = command.partition(" ")
         if program == "tableau-pipeline":
             result = self.world.type(rest)
-            # Pages omit progress: errors appear only if a command has no result.
+            # A page shows the errors of a command only if the command has no result.
             return f"$ {command}\n{result.text or result.errors}"
         shell(command, self.folder)
         return f"$ {command}\n"
@@ -78,7 +78,7 @@ class Example:
 
 
 def _plain(value: object) -> object:
-    """Decimals as numbers and days as text, which the tests below can write briefly."""
+    """A decimal as a number and a day as text, so that the tests below can write rows briefly."""
     if isinstance(value, Decimal):
         return float(value)
     return str(value) if isinstance(value, date) else value
@@ -99,8 +99,7 @@ def example(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Example]:
-    """An example in a new project, with a new server; the example's folder is the current
-    folder."""
+    """An example in a new project, with a new server. Commands run in the example's folder."""
     name = f"shop_{uuid4().hex[:8]}"
     project(tmp_path, name)
     folder = tmp_path / name / "defs" / request.param
@@ -196,7 +195,7 @@ def test_change_data_capture(example: Example):
 @pytest.mark.slow
 @of("files")
 def test_files(example: Example):
-    """Prevents: a command publishes the file of the example, but the dropped file fails."""
+    """Prevents: the example publishes a file by a command, but not by its drop folder."""
     example.play()
     assert example.rows("First Sales") == [(1, 2.5), (2, 3.0), (3, 5.0)]
     Path(os.environ["SHOP_EXPORTS"]).mkdir()
@@ -253,6 +252,6 @@ def test_pull_requests(example: Example, monkeypatch: pytest.MonkeyPatch):
 @pytest.mark.slow
 @of("undo")
 def test_undo(example: Example):
-    """Prevents: readers still see the wrong rows that the page has taken back."""
+    """Prevents: readers still see wrong rows after the rollback on the page."""
     example.play()
     assert [row[1] for row in example.rows("Site Visits")] == [120, 95, 150]

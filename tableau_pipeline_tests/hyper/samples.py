@@ -53,7 +53,7 @@ def rows_of(hyper: HyperProcess, path: Path, table: str = "Extract") -> pa.Table
 
 
 def constraints(hyper: HyperProcess, path: Path) -> list[tuple[str, str, str]]:
-    """The assumed keys of a file: ("p", table, "") if primary, ("f", many, one) if foreign."""
+    """The assumed keys of a file: ("p", table, "") for primary, ("f", many, one) for foreign."""
     with Connection(hyper.endpoint, path) as connection:
         found = connection.execute_list_query(
             "SELECT k.contype, t.relname, COALESCE(r.relname, '') FROM pg_catalog.pg_constraint k "
@@ -64,7 +64,7 @@ def constraints(hyper: HyperProcess, path: Path) -> list[tuple[str, str, str]]:
 
 
 def process_id(hyper: HyperProcess) -> int:
-    """The process id of a hyperd."""
+    """The process ID of a hyperd."""
     return int(hyper.endpoint.connection_descriptor.rpartition(".")[2])
 
 

@@ -86,8 +86,8 @@ def test_every_tree_passes_and_no_longer_does_with_one_edge_less(data: st.DataOb
 
 ROWS = 20_000
 TABLES = ("first", "second")
-# In bytes. The smaller sizes end the INSERT. The larger sizes end only the last write to the file,
-# which hyperd reports only when asked.
+# In bytes. With the smaller sizes, the INSERT fails. With the larger sizes, only the end of the
+# file fails, which hyperd reports only when asked.
 ROOM = (100_000, 400_000, 900_000, 1_200_000, 1_500_000)
 ENOUGH = 20_000_000
 NO_SPACE = r"No space is left for x\.hyper: hyperd could not write .+ MB are free in "

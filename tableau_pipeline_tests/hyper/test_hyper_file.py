@@ -354,7 +354,7 @@ def test_a_killed_writer_leaves_the_file(path: Path) -> None:
 
 
 def _unlocked(path: Path) -> bool:
-    """Whether the hyperd of the killed writer has ended, which takes it some milliseconds."""
+    """Whether the hyperd of the killed writer has ended, some milliseconds after the writer."""
     try:
         with open_hyper(path):
             return True

@@ -1,4 +1,4 @@
-"""hyperd's English messages: if an upgrade changes a message, the test with its name fails."""
+"""hyperd's English messages: if an upgrade changes a message, the test for its cause fails."""
 
 import resource
 from pathlib import Path

@@ -86,7 +86,7 @@ def test_amounts(setting: str, limit: int):
 
 @pytest.mark.parametrize("setting", ["", "4", "0g", "0%", "101%", "four", "-1g", "1.5g"])
 def test_what_is_no_limit(setting: str):
-    """Prevents: a mistyped limit is ignored, or only hyperd reports it, in its own words."""
+    """Prevents: a mistyped limit is ignored, or leads to an error in hyperd's own words."""
     with pytest.raises(RefusedError, match=r"is no memory limit: name an amount such as \"4g\""):
         limit_in_bytes(setting)
 

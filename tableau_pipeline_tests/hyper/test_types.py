@@ -197,7 +197,7 @@ def test_nested_values_are_their_json(
         text, nothing = found[name].to_pylist()
         assert nothing is None, type_
         assert json.loads(text, **(digits if "decimal" in type_ else {})) == meant, type_
-    # The text is internal: a model that reads the snapshot does not see it.
+    # The column of text is internal: a model that reads the snapshot does not see this column.
     assert read_frame(spark, snapshot).columns == ["id", *names]
 
 

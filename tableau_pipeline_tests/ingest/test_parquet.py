@@ -166,7 +166,7 @@ TABLES = st.integers(1, 3).flatmap(lambda count: st.lists(columns(count), min_si
 
 
 def _mapped(value: Any, change: Any) -> Any:
-    """A value after a change of all values in it."""
+    """A value in which `change` has replaced each innermost value."""
     match value:
         case None:
             return None

@@ -279,7 +279,7 @@ def test_a_file_without_a_header(file: Path):
 
 
 def test_a_pandas_index(file: Path):
-    """Prevents: a file that cannot be read because one of its columns has no name."""
+    """Prevents: a file cannot be read because one of its columns has no name."""
     table, _ = read_all(written(file, ",v\n0,a\n"))
     assert table.column_names == ["_c0", "v"]
 

@@ -92,7 +92,7 @@ class Location:
         )
 
     def days_pass(self, days: float = 20) -> None:
-        """Make everything that is stored older by some days."""
+        """Make all files in the snapshot store older by `days`."""
         age(self.root, days)
 
     def grow_old(self, key: str) -> None:
@@ -102,7 +102,7 @@ class Location:
         self.instance.store_event(last._replace(timestamp=last.timestamp - 2 * 86_400))
 
     def grow_old_model(self, model: str = MODEL, *, days: float) -> None:
-        """Make the newest version of a model older by some days."""
+        """Make the newest version of a model older by `days`."""
         newest = self.store.newest(model)
         assert newest
         older = newest.model_copy(update={"created_at": newest.created_at - timedelta(days=days)})
@@ -219,8 +219,7 @@ class Location:
         return found
 
     def wrong(self, key: str, declared: Mapping[str, Any] = NOTHING) -> list[str]:
-        """The differences between a published data source and the newest snapshots of its
-        models."""
+        """The differences between a published data source and its models' newest snapshots."""
         declaration = self.declaration(key, declared)
         snapshots = SnapshotIOManager(root=str(self.root), spark=SparkResource())
         models = {
@@ -325,7 +324,7 @@ def forget(instance: dg.DagsterInstance, key: str) -> None:
 def withheld(*kinds: type, monkeypatch: pytest.MonkeyPatch) -> Generator[list[Record]]:
     """Keep records of these kinds out of the journal, as if their process was killed.
 
-    The block gets a list, in which the withheld records appear.
+    The block gets a list of the withheld records.
     """
     kept: list[Record] = []
     create = StoredJournal.create

@@ -82,7 +82,7 @@ class Host:
             self.kill()
 
     def start(self) -> None:
-        """Start the process of the host; create its disk if there is none yet."""
+        """Start the process of the host; create the disk of the host if it does not exist."""
         for name in ("dagster", "root", "tmp"):
             (self.disk / name).mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / self._home / "dagster.yaml", self.disk / "dagster")
@@ -186,7 +186,7 @@ class Deployment:
 
     def write(self, model: str, rows: pa.Table) -> None:
         """Store the next version of a model."""
-        # The snapshots of the same models as a single host would store them.
+        # First store the version as a single host would, in a local folder.
         folder = self.shared / "local" / "snapshots"
         snapshot(folder, rows, asset_key=model)
         store = store_at(resources_from_env()["snapshots"].root)

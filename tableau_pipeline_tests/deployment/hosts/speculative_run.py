@@ -21,8 +21,7 @@ MEETING = "MEETING"
 
 
 def let_copies_wait(meeting: Path) -> None:
-    """Change the code that Spark sends to executors, so that the copies of a task wait for each
-    other."""
+    """Change the code that Spark sends to executors: copies of a task wait for each other."""
     close = arrow_files._File.close
 
     def closed(file: arrow_files._File) -> pa.RecordBatch:
