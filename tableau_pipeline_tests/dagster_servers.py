@@ -210,7 +210,9 @@ def said(process: subprocess.Popen, log: Path, pattern: str) -> re.Match[str]:
         lambda: re.search(pattern, log.read_text()) or process.poll() is not None,
         seconds=300, what=what, log=log,
     )  # fmt: skip
-    assert isinstance(found, re.Match), f"{what}, and it has ended:\n{log.read_text()[-5000:]}"
+    assert isinstance(found, re.Match), (
+        f"{what}, and the process has ended:\n{log.read_text()[-5000:]}"
+    )
     return found
 
 

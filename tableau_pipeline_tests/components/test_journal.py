@@ -392,8 +392,8 @@ def test_of_runs_that_begin_at_once_one_sends(location: Location):
     with server.held_jobs():
         for process in processes:
             process.start()
-        until(lambda: location.jobs("busy"), seconds=120, what="one of them sends")
-        until(lambda: waiting(location), seconds=120, what="the other one waits")
+        until(lambda: location.jobs("busy"), seconds=120, what="no process has sent")
+        until(lambda: waiting(location), seconds=120, what="no process waits")
         assert len(location.jobs("busy")) == 1
     for process in processes:
         process.join(120)

@@ -56,7 +56,9 @@ def test_images_are_pinned():
     pulled += [service["image"] for service in SERVICES.values() if "build" not in service]
     assert len(pulled) == 2
     assert all(re.search(r"@sha256:[0-9a-f]{64}$", image) for image in pulled)
-    assert "# syntax=" not in text("Dockerfile"), "another image, that of the builder's front end"
+    assert "# syntax=" not in text("Dockerfile"), (
+        "this line pulls another image, the builder's front end"
+    )
 
 
 def test_the_user_of_the_image_writes_to_volumes_only():

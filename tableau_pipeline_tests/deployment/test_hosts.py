@@ -131,7 +131,9 @@ def test_another_instance(deployment: Deployment, tmp_path: Path):
         jobs = deployment.jobs(MODEL)
         newer = deployment.first.begin(MODEL)
         waiting = f"Waiting for run {run}, which refreshes shared_{MODEL}"
-        until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
+        until(
+            lambda: waiting in deployment.said(newer), seconds=60, what="the newer run should wait"
+        )
         other.signal(run, "SIGCONT")
         assert other.ended(run) == deployment.first.ended(newer) == 0
         assert "Decision: no change." in deployment.said(newer)
@@ -184,7 +186,7 @@ def test_a_lost_host(deployment: Deployment):
     shutil.rmtree(deployment.first.disk)
     newer = deployment.second.begin(MODEL)
     waiting = f"Waiting for run {run}, which refreshes shared_{MODEL}"
-    until(lambda: waiting in deployment.said(newer), seconds=60, what="it should wait")
+    until(lambda: waiting in deployment.said(newer), seconds=60, what="the newer run should wait")
     # The second host cannot know that the first host is lost. A user terminates the run in Dagster.
     deployment.report_death(run)
     assert deployment.second.ended(newer) == 0

@@ -268,7 +268,7 @@ try:
 except ValueError as error:
     assert "pip install 'tableau_pipeline[lineage]'" in str(error)
 else:
-    raise AssertionError("it takes lineage that it cannot send")
+    raise AssertionError("the location accepts lineage that it cannot send")
 """
 
 

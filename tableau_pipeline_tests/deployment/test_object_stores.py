@@ -53,7 +53,7 @@ def test_a_store_that_is_killed_and_starts_again(
 ):
     """Prevents: a confirmed version disappears, or another version replaces it."""
     if not server.outlives_a_kill:
-        pytest.skip("this server confirms what it has not written")
+        pytest.skip("this server confirms objects before it writes them")
     store = client()
     confirmed: dict[str, int] = {}
     failed: set[str] = set()

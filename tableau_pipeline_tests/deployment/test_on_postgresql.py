@@ -129,7 +129,7 @@ def test_runs_of_the_composition(
             services.enter_context(composition.running(service))
         run_id = composition.publish(file)
         reading = f"SELECT 1 FROM event_logs WHERE run_id = '{run_id}' AND event LIKE '%Reading %'"
-        until(lambda: postgresql.run(reading), seconds=300, what="the run should get so far")
+        until(lambda: postgresql.run(reading), seconds=300, what="the run should read the file")
         # Kill the code server alone; the process of the run, in the same session, continues.
         code.kill()
         code.wait()

@@ -66,7 +66,7 @@ class Shop:
         until(
             lambda: self.sensors()[name]["ticks"] and self.sensors()[name]["ticks"][0]["status"]
             in ("SKIPPED", "SUCCESS"),
-            seconds=200, what=f"{name} should have looked",
+            seconds=200, what=f"{name} should have ticked",
         )  # fmt: skip
 
     def sensors(self) -> dict[str, dict[str, Any]]:
