@@ -145,7 +145,7 @@ def environment(root: Path, sandbox: Sandbox) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def morning(world: World) -> World:
-    """The project in the morning: one data source is fresh, and each other one needs attention."""
+    """The project in the morning: one data source is fresh, and all the others need attention."""
     at_seven = {"trigger": {"cron": "0 7 * * *"}}
     every_day = {"freshness": {"within": "24h"}, "trigger": {"after": "all"}}
     for key in ("arrivals", "delays", "flights", "gates", "hotels", "planes"):

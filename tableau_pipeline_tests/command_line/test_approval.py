@@ -156,7 +156,7 @@ def test_wrong_usage(published: World):
 
 @pytest.mark.parametrize("option", [(), ("--base", "main")])
 def test_a_place_that_cannot_be_written(published: World, option: Sequence[str]):
-    """Prevents: `plan --out` works for minutes before it finds its path unusable."""
+    """Prevents: `plan --out` runs for minutes before a wrong path ends the command."""
     early = published.run("plan", KEY, *option, "--out", ".gitignore/plans/plan.json")
     assert early.code == 64
     assert "Not a directory" in early.errors

@@ -218,7 +218,7 @@ def test_transcript():
 
 @pytest.mark.slow
 def test_half_of_them(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: `assess` says "none" for facts that it may not see, or repeats each refusal."""
+    """Prevents: `assess` says "none" for facts that its user may not see, or repeats a refusal."""
     sign_in_as(ANN, monkeypatch)
     with asked(caplog) as requests:
         result = assess()
@@ -347,7 +347,7 @@ def test_a_bar():
     shown: list[bytes] = []
 
     def read() -> None:
-        # A terminal has a small buffer, so a thread must read it. Reading after its end raises an
+        # A thread must empty the small buffer of the terminal. A read after its end raises an
         # OSError.
         with suppress(OSError):
             while piece := os.read(screen, 10_000):

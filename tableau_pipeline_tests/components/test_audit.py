@@ -49,7 +49,7 @@ def lines(location: Location, result: dg.ExecuteInProcessResult) -> list[str]:
 
 
 def test_equal_data_sources_are_green(location: Location):
-    """Prevents: an audit changes records or runs jobs, or its report lacks what it compared."""
+    """Prevents: an audit changes records or runs jobs, or its report lacks the comparisons."""
     published(location, "busy", "calm")
     before = location.history("busy"), location.jobs("busy")
     result = location.audit("busy", "calm", declared=READ)

@@ -76,7 +76,7 @@ def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str
 
 @pytest.mark.slow
 def test_checks_that_a_refusal_did_not_reach_stay_as_they_were(star: Location):
-    """Prevents: a refusal changes the results of checks that it did not reach."""
+    """Prevents: a refused refresh changes the results of checks that it did not evaluate."""
     unread = STAR | {"reconcile": Reconcile(max_mb=1e-6, by="download")}
     before = checks(star.refresh("kept", declared=unread))
     passed = {name: each[0] for name, each in before.items()}

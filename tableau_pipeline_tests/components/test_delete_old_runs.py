@@ -19,7 +19,7 @@ MODEL_KEY = dg.AssetKey.from_user_string(MODEL)
 
 @pytest.mark.slow
 def test_old_runs(location: Location):
-    """Prevents: old runs stay for ever, or deleting them misleads a trigger."""
+    """Prevents: old runs stay for ever, or their deletion misleads a trigger."""
 
     @dg.asset(key=MODEL_KEY)
     def flights() -> None:

@@ -1,4 +1,4 @@
-"""The journal of a code location: the claims that count, and the snapshots that it keeps."""
+"""The journal of a code location: the claims that count, and the snapshots that records keep."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Refreshes that would publish rows which a blocking check of their model has rejected."""
+"""Rows that a blocking check has rejected, and refreshes that would publish these rows."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

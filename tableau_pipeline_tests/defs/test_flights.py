@@ -108,7 +108,7 @@ def test_columns_are_found_by_name(
     assert [tuple(row) for row in raw.read(spark, "months").collect()] == [(2013, None)]
 
 
-# `make test` skips these tests: it publishes the example in demo/test_story.py.
+# `make test` skips these slow tests, because demo/test_story.py publishes the example.
 pytestmark = pytest.mark.slow
 MINUTE = pd.Timedelta(minutes=1)
 
@@ -227,7 +227,7 @@ def test_average_is_null_where_nothing_departed(spark: SparkSession) -> None:
 
 
 def test_every_column_is_described(story: Story):
-    """Prevents: a model describes a column that it no longer has, or a wrong type."""
+    """Prevents: a model describes a column that it no longer has, or describes a wrong type."""
     store = SnapshotStore(story.data_dir / "snapshots")
     for name in ("flights", "airlines", "airports", "planes", "daily_departures"):
         (spec,) = [

@@ -191,7 +191,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path):
-    """A package index on this host, by its URL."""
+    """Serve a package index on this host; the fixture returns the URL."""
     name = ONLY_HERE.replace("-", "_")
     listed = tmp_path / "index" / ONLY_HERE
     listed.mkdir(parents=True)

@@ -227,7 +227,7 @@ def test_models_of_the_declaration():
 
 @pytest.mark.parametrize(("where", "block"), _blocks("python"))
 def test_python(where: Page, block: str):
-    """Prevents: Python code fails where users copy it to."""
+    """Prevents: Python code from a page fails after users copy the code."""
     compile(block, str(where.path), "exec")
     if where.path.relative_to(ROOT).as_posix() not in _RUN_ELSEWHERE and "refresh(" not in block:
         exec(block, {"__name__": "documented"})

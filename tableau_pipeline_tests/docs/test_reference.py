@@ -57,7 +57,7 @@ SNAPSHOT = page("reference/snapshot.md").whole
 
 @pytest.mark.parametrize(("rows", "passed"), [(999, False), (1000, True)])
 def test_its_check(tmp_path: Path, rows: int, passed: bool):
-    """Prevents: the check on the page starts Spark, or fails where users copy it to."""
+    """Prevents: the check on the page starts Spark, or fails after users copy the code."""
     names: dict[str, Any] = {}
     (block,) = SNAPSHOT.blocks("python")
     exec(block, names)

@@ -52,7 +52,7 @@ SAME = [
     pa.array([datetime(2024, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")),
     pa.array([Decimal("-0.01"), Decimal("9" * 36 + ".99")], pa.decimal128(38, 2)),
 ]
-# Types that Hyper does not have, and the types that their values get.
+# Types that Hyper lacks, each with the type that a file stores in its place.
 OTHERS = [
     (pa.array([-128, 127], pa.int8()), pa.int16()),
     (pa.array([255], pa.uint8()), pa.int16()),

@@ -116,7 +116,7 @@ def test_a_type_survives_from_spark_to_the_extract(type_: str, read_back: pa.Tab
     if type_.startswith("decimal"):
         assert found == expected(type_)
     else:
-        # By their representation: NaN is not equal to itself, and True is equal to 1.
+        # Compare representations: NaN is not equal to itself, and True is equal to 1.
         assert [repr(value) for value in found] == [repr(value) for value in expected(type_)]
 
 

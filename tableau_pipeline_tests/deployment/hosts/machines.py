@@ -171,7 +171,7 @@ class Deployment:
 
     Attributes:
         shared: the folder of all servers, except the object store.
-        dagster: the instance, as its web server sees it.
+        dagster: the instance that a web server would use.
         settings: the environment variables of all hosts.
     """
 

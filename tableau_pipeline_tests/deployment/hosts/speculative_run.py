@@ -16,7 +16,7 @@ from tableau_pipeline.snapshots.write import write_snapshot
 
 MODEL = "speculated"
 TASKS, ROWS = 4, 10_000
-# The variable that names an empty folder. Each copy leaves a file there, named by its attempt.
+# The variable that names an empty folder. Each copy leaves a file there, named by attempt.
 MEETING = "MEETING"
 
 
