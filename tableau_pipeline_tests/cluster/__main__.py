@@ -29,7 +29,7 @@ def ran(run_id: str, running: Deployment) -> str:
 
 
 def what_failed(run_id: str, running: Deployment) -> str:
-    """The causes that Dagster recorded for a failure, and the end of the log of each host."""
+    """The causes that Dagster recorded, and the end of each host's log that mentions the run."""
     records = running.instance.all_logs(run_id, dg.DagsterEventType.STEP_FAILURE)
     failures = [
         record.dagster_event.step_failure_data for record in records if record.dagster_event

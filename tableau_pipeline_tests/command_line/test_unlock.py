@@ -41,7 +41,7 @@ def journal(key: str = KEY) -> StoredJournal:
 
 
 def hold(owner: Owner = OWNER, key: str = KEY) -> HeldClaim:
-    """Record the claim of a refresh on another host, which a test can continue later."""
+    """Record and return the claim of a refresh on another host, for later use by a test."""
     made = journal(key)
     claim = Claim(refresh=made.history().refresh + 1, owner=owner)
     history = made.append(lambda _: claim, after=made.history())
