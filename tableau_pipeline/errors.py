@@ -1,4 +1,4 @@
-"""The errors of a refresh. Their messages name the cause and the remedy."""
+"""The errors of a refresh. Each message names the cause and the remedy."""
 
 from tableau_pipeline.outcome import Code, Refusal, Status, in_words
 
@@ -14,22 +14,23 @@ class RefreshError(Exception):
 
 
 class UnreachableError(RefreshError):
-    """The server cannot be reached, or its response has not arrived."""
+    """The server cannot be reached, or has not answered."""
 
 
 class UnknownOutcomeError(RefreshError):
-    """A request may have taken effect, or may do so later; the next refresh determines this."""
+    """A request may have taken effect, or may take effect later; the next refresh finds out."""
 
 
 class OvertakenError(RefreshError):
-    """Another refresh has since claimed the data source; this one sends nothing more."""
+    """A later refresh has claimed the data source, so this refresh sends nothing more."""
 
 
 class HeldError(RefreshError):
-    """A person holds the data source as it is, so the refresh did nothing.
+    """A person has put a hold on the data source, so the refresh changed nothing.
 
     Attributes:
-        reason: since when it is held, by whom, and why.
+        reason: the start of the hold, the person who holds the data source, and that person's
+            reason.
     """
 
     decision = Status.HELD
@@ -44,15 +45,15 @@ class DriftError(RefreshError):
 
 
 class NotAcceptedError(RefreshError):
-    """The server has not accepted a request, and nothing happened; another run may succeed."""
+    """The server did not accept a request and changed nothing; another run may succeed."""
 
 
 class BusyError(NotAcceptedError):
-    """Another job is changing the data source, so the server has not accepted ours."""
+    """Another job is changing the data source, so the server did not accept our request."""
 
 
 class NotListedError(RefreshError):
-    """The server has an object of this name, but its lists do not show it, perhaps not yet."""
+    """The server has an object of this name, but does not list the object, perhaps not yet."""
 
 
 class UnreadableError(RefreshError):
@@ -60,11 +61,11 @@ class UnreadableError(RefreshError):
 
 
 class RefusedError(RefreshError):
-    """The refresh would be wrong or unsafe; it needs a decision, not a retry.
+    """The refresh would be wrong or unsafe. A user must decide; a retry does not help.
 
     Attributes:
-        refusals: the reasons, one or several.
-        code: the code of reasons that are given as texts.
+        refusals: one or more reasons.
+        code: the code of each reason that the caller passes as text.
     """
 
     decision = Status.REFUSED
@@ -79,14 +80,14 @@ class RefusedError(RefreshError):
 
 
 class CredentialsError(RefusedError):
-    """The server rejects the sign-in of this user; this is unrelated to the data."""
+    """The server rejects the sign-in of this user; the data play no part."""
 
     decision = Status.FAILED
     code = Code.CREDENTIALS
 
 
 class NoProjectError(RefusedError):
-    """The site has no project at this path, or this user may not see it."""
+    """The site has no project at this path, or this user may not see the project."""
 
     code = Code.NOT_ON_SITE
 
@@ -95,7 +96,7 @@ class NoUpdatesError(RefusedError):
     """The server rejects updates of the data source, but may accept a full publish.
 
     Attributes:
-        lacks_right: whether the reason is that this user lacks the right.
+        lacks_right: whether the server rejects the updates because this user lacks the right.
     """
 
     code = Code.NO_UPDATES
@@ -144,7 +145,7 @@ _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameE
 
 
 def describe_error(error: Exception) -> str:
-    """Return one line for an error; unexpected errors are prefixed with their type."""
+    """Return one line for an error; for an unexpected error, the line begins with its type."""
     if isinstance(error, RefreshError):
         return str(error)
     hint = ". This is a mistake in code: tableau-pipeline --debug shows where"

@@ -17,14 +17,14 @@ from tableau_pipeline.demo.story import (
 
 
 def main() -> int:
-    """Run all chapters; return 0 if every data source ended equal to its models."""
+    """Run all chapters; return 0 if every data source equals its models at the end."""
     _write(
         "Flights from New York in 2013: Spark -> snapshots -> .hyper -> a local Tableau Server\n"
     )
     try:
         with local_sandbox() as environment:
             os.environ.update(environment)
-            # The code location reads the environment when it is loaded.
+            # Set the environment first: the code location reads the variables while it is loaded.
             from tableau_pipeline.definitions import defs
 
             _write("Loading the code location, which takes some seconds\n")

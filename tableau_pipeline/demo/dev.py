@@ -14,13 +14,13 @@ _ROOT = Path(__file__).parents[2]
 
 def main() -> int:
     """Run until Ctrl-C or SIGTERM; `PORT` and `SANDBOX_PORT` choose other ports."""
-    # Do this before any process is started: a background job ignores SIGINT, and its children
-    # would inherit this.
+    # Set the handlers before any process is started. A background job ignores SIGINT, and its child
+    # processes would inherit that setting.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     port = os.environ.get("PORT") or "3000"
     try:
-        # Dagster would report only after half a minute that a port is in use.
+        # Check the port here, because Dagster reports a port in use only after half a minute.
         with socket() as probe:
             # Like web servers, treat a port as free while its last connections are still closing.
             probe.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
@@ -42,8 +42,8 @@ def main() -> int:
                 [*command, "--host", "127.0.0.1", "--port", port],
                 cwd=_ROOT,
                 env={**os.environ, **environment},
-                # A session of its own, so that Ctrl-C does not reach its children: the process
-                # stops them itself.
+                # Start a new session, so that Ctrl-C does not reach the children of the process.
+                # The process stops its children itself.
                 start_new_session=True,
             )
             try:

@@ -35,21 +35,22 @@ def sandbox_process(
     """Run `tableau-sandbox`; yield the environment with which the pipeline uses it.
 
     Args:
-        port: 0 for a free one.
+        port: the port of the sandbox; 0 for any free port.
         options: further options of the command.
 
     Raises:
         RuntimeError: the sandbox did not start; the message contains its output and the remedy.
     """
     program = str(Path(sys.executable).with_name("tableau-sandbox"))
-    # Quiet, because only the first line of its output is read.
+    # Start it quiet, because only the first line of its output is read.
     command = [program, "--die-with-parent", "--quiet", *options]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--data-dir", str(data_dir)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # Drop the settings of the user's own sandbox, so that this one has the default token.
+        # Drop the settings of the user's own sandbox, so that the new sandbox has the default
+        # token.
         env={n: v for n, v in os.environ.items() if not n.startswith("TABLEAU_SANDBOX_")},
         # Ctrl-C in a terminal must reach only this process, which stops the sandbox after the
         # processes that use it.

@@ -1,4 +1,4 @@
-"""The chapters of the demo: four refreshes of the flights, then one is undone and done again."""
+"""The chapters of the demo: four refreshes of the flights, then a rollback and its release."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,10 +37,10 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One refresh of everything, with the data as of one day.
+    """One refresh of everything, with the flights up to one day.
 
     Attributes:
-        corrected: the day whose records have been corrected since the chapter before.
+        corrected: the day whose records were corrected after the previous chapter.
     """
 
     title: str
@@ -67,7 +67,8 @@ class Line:
     """The result of a chapter for one data source.
 
     Attributes:
-        differences: between the data source and its models; empty if they are equal.
+        differences: the differences between the data source and its models; empty if both are
+            equal.
     """
 
     chapter: Chapter
@@ -77,7 +78,7 @@ class Line:
 
 
 def delete_published() -> None:
-    """Delete what an earlier demo published; otherwise the first publish would be an update."""
+    """Delete the data sources of an earlier demo; else the first publish would be an update."""
     with dg.build_resources(resources_from_env()) as resources, resources.tableau.session() as site:
         names = {datasource.name for datasource in datasources()}
         for published in [*TSC.Pager(site.tsc.datasources)]:
@@ -95,7 +96,7 @@ def refresh(
     """
     _run(definitions, instance, chapter.run_config)
     keys = definitions.resolve_asset_graph().get_all_asset_keys()
-    # A user may have declared a data source since the definitions were loaded: leave it out.
+    # Leave out data sources that a user has declared since the definitions were loaded.
     return lines(
         chapter,
         [datasource for datasource in datasources() if dg.AssetKey(datasource.key) in keys],
@@ -106,7 +107,7 @@ def refresh(
 def roll_back_and_release(
     definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> Iterator[Line]:
-    """Publish again what the largest data source showed before, then release it, and go forward.
+    """Roll the largest data source back to earlier rows; then release it and refresh it again.
 
     Raises:
         RuntimeError: a run failed; the message states why.
@@ -114,7 +115,8 @@ def roll_back_and_release(
     datasource, *_ = datasources()
     journal = journal_of(instance, datasource.key)
     newest, *earlier = journal.checkpoints()
-    # Take an earlier version with other rows: a chapter without new rows has run the models, too.
+    # Choose an earlier version with other rows, because a chapter may run the models without
+    # changing any row.
     before = next(version for version in earlier if version.rows != newest.rows)
     selection, step = asset_keys(datasource.key), step_name(datasource.key)
     config = {"rollback": before.refresh, "why": "the demo shows it", "by": "make demo"}
@@ -132,7 +134,7 @@ def _run(
     run_config: Mapping[str, Any],
     selection: Sequence[dg.AssetKey] | None = None,
 ) -> None:
-    """Materialize everything, or a selection, and show what is logged.
+    """Materialize all assets or a selection, and print the log messages.
 
     Raises:
         RuntimeError: the run failed; the message states why.
@@ -156,7 +158,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _AsOf:
-    """Snapshots whose newest version of a model is the one in `versions`, if it has one."""
+    """Snapshots in which `versions` names the newest version of some models."""
 
     snapshots: Snapshots
     versions: Mapping[str, int]
@@ -176,7 +178,7 @@ def lines(
     *,
     versions: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Line]:
-    """Compare the data on Tableau with the models, after a run that refreshed all of these.
+    """Compare the data on Tableau with the models, after a run that refreshed all `published`.
 
     Args:
         versions: for some models, the version to compare with instead of the newest one.
@@ -225,7 +227,7 @@ def datasources() -> list[PublishedDatasource]:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """Return a table with a row for each chapter and data source, and then the differences."""
+    """Return a table with one row per chapter and data source, followed by the differences."""
     text = ["", _row(_COLUMNS), _row(["-" * width for width in _COLUMNS.values()])]
     for line in lines:
         ended = line.ended

@@ -1,4 +1,4 @@
-"""From models to files: compute, check, compare and build the content of tables.
+"""Compute, check and compare the content of tables, and build files from the models.
 
-These modules know neither servers nor journals: they build and check files, but send nothing.
+These modules build and check files, but send nothing: they use neither servers nor journals.
 """

@@ -1,8 +1,8 @@
 """Find the affected rows of a table: an update deletes them and inserts their current version.
 
-Small tables of the payload, the key tables, identify the affected rows: a row is affected if it
-matches a row of any key table. Keys, windows and cutoffs are sent as tables because a constant in a
-batch cannot be a decimal or a date, and a time stamp in a batch cannot have microseconds.
+The payload contains small tables, the key tables. A row is affected if it matches a row of any key
+table. Key tables hold keys, windows and cutoffs, because an action batch cannot hold these as
+constants: it has neither decimals nor dates, and its time stamps have no microseconds.
 """
 
 import math
@@ -42,7 +42,7 @@ _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
 
 
 class NotProvedError(Exception):
-    """No delta is proved to be enough; the message is a phrase that says why."""
+    """No delta is proved to be enough; the message is a phrase with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class TableVersion:
     def select_sql(
         self, files: Iterable[DataFile] | None = None, only: Collection[str] | None = None
     ) -> str:
-        """Return SQL for the rows in `files`, or for all rows if it is None.
+        """Return SQL for the rows in `files`; for all rows if `files` is None.
 
         Args:
-            only: the columns to read; None for all, and the hash of each row.
+            only: the columns to read; None for all columns and the hash of each row.
         """
         if only is not None and self.cutoff:
             only = {*only, self.cutoff.column}
@@ -73,16 +73,16 @@ class TableVersion:
 class TableChange:
     """One table of an update: its published version and its desired version.
 
-    The two versions share the files of partitions that were not rewritten in between. If rows of a
-    file were deleted without rewriting it, they share the rows that both versions keep. If the new
-    cutoff may keep rows that the old cutoff drops, no file counts as shared. The rows of shared
-    files need not be compared, and most of these rows need not be read.
+    The two versions share the files of partitions that were not rewritten in between. A lake may
+    delete rows without rewriting their file; both versions then share the rows that both keep. If
+    the new cutoff may keep rows that the old cutoff drops, no file counts as shared. The rows of
+    shared files need no comparison, and most of these rows are not even read.
 
     Attributes:
-        old: the published version; None if its rows are not available, so that the whole table is
+        old: the published version; None if its rows are not available. The whole table is then
             sent.
         published_rows: the number of published rows.
-        whole: the reason why the whole table is sent; None if a smaller update may be enough.
+        whole: the reason to send the whole table; None if a smaller update may be enough.
     """
 
     table: Table
@@ -109,12 +109,12 @@ class TableChange:
 
     @property
     def shared(self) -> tuple[DataFile, ...]:
-        """The files, or rows of files, in both versions.
+        """The files, or parts of files, that both versions contain.
 
-        They are () if the new cutoff may keep rows that were dropped.
+        Empty if the new cutoff may keep rows that the old cutoff drops.
         """
         old, new = self.published.cutoff, self.new.cutoff
-        # The texts of dates and time stamps sort in the order of time.
+        # Compare the cutoffs as text: the texts of dates and time stamps sort in the order of time.
         cut_as_late = (
             old is None
             or old == new
@@ -127,33 +127,33 @@ class TableChange:
         return tuple(file for file in common if file.rows)
 
     def unshared(self, version: TableVersion) -> tuple[DataFile, ...]:
-        """Return the files, or rows of files, of a version that are not shared."""
+        """Return the files, or parts of files, that only this version contains."""
         shared = {file.name: file for file in self.shared}
         rest = (file.without(shared.get(file.name)) for file in version.snapshot.files)
         return tuple(file for file in rest if file.rows)
 
     def desired(self, files: Iterable[DataFile]) -> TableSource:
-        """Return the desired rows of some files of the new version."""
+        """Return the rows that the new cutoff keeps in some files of the new version."""
         return table_source(self.table.name, self.new.snapshot, self.new.cutoff, files=files)
 
     def added_sql(self, only: Collection[str] | None = None) -> str:
-        """Return SQL for the rows of the new version that are not shared; `only` as above."""
+        """Return SQL for the unshared rows of the new version; `only`: see `TableVersion`."""
         return self.new.select_sql(self.unshared(self.new), only)
 
     def surviving_sql(self, only: Collection[str] | None = None) -> str:
-        """Return SQL for the published rows that are not shared and that the new window keeps."""
+        """Return SQL for those unshared published rows that the new window keeps."""
         if only is not None and self.new.cutoff:
             only = {*only, self.new.cutoff.column}
         unshared = self.published.select_sql(self.unshared(self.published), only)
-        # Leave out expired rows: the key table of the cutoff already deletes them, and here they
-        # would count as changed.
+        # Leave out expired rows, which would count as changed. The key table of the cutoff already
+        # deletes them.
         if self.new.cutoff in (None, self.published.cutoff):
             return unshared
         return f"(SELECT * FROM {unshared} old WHERE {retained(self.columns, self.new.cutoff)})"  # noqa: S608
 
 
 class KeyMatch(NamedTuple):
-    """A comparison of a row's `column` with the column `by` of a key table."""
+    """A condition that compares the `column` of a row with the column `by` of a key table."""
 
     column: str
     operator: Literal["=", "<", ">="]
@@ -162,7 +162,7 @@ class KeyMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyTable:
-    """A key table of the payload; `kind` names its schema, `matches` the rows that it affects."""
+    """A key table of the payload; `kind` names its schema, `matches` selects affected rows."""
 
     change: TableChange
     kind: MatchKind
@@ -170,12 +170,12 @@ class KeyTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns: only compared ones, as the server accepts no others."""
+        """The names of the columns. All are compared, as the server accepts no other columns."""
         return tuple(dict.fromkeys(match.by for match in self.matches))
 
     @property
     def unfinished(self) -> TableName:
-        """Its name while the payload is being written."""
+        """The name of the table while the payload is being written."""
         return in_payload(self.kind, self.change)
 
     def fill(self, connection: Connection, select: str) -> None:
@@ -186,7 +186,7 @@ class KeyTable:
 
     @property
     def affects(self) -> str:
-        """SQL that is true for matching rows of the relation `source`."""
+        """SQL that is true for those rows of the relation `source` that match this table."""
         matches = " AND ".join(
             f"source.{escape_name(column)} {operator} keys.{escape_name(by)}"
             for column, operator, by in self.matches
@@ -213,15 +213,15 @@ def affected(keys: Sequence[KeyTable]) -> str:
 def find_affected(
     connection: Connection, change: TableChange, policy: Policy, models: Models, *, memory: int
 ) -> tuple[list[KeyTable], int | None]:
-    """Find the rows of a table that a policy affects.
+    """Find the rows of a table that an update by this refresh policy would replace.
 
     Args:
         memory: the bytes that hyperd may use.
 
     Returns:
-        The key tables, and the number of equal pairs (None if columns were not compared). An equal
-        pair is a published row and a desired row that are equal in all columns. Both are in files
-        that the versions do not share.
+        The key tables, and the number of equal pairs; None if columns were not compared. An equal
+        pair is a published row and a desired row that are equal in all columns. Both rows are in
+        files that the versions do not share.
 
     Raises:
         NotProvedError: the policy cannot determine the affected rows.
@@ -251,7 +251,8 @@ def find_affected(
 
 def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: Snapshot) -> None:
     """Fill a key table with the keys in a feed of changes."""
-    # The feed may have the key in another type, but the server compares equal types only.
+    # Cast the key, because the feed may have another type, and the server compares equal types
+    # only.
     feed_columns = dict(feed.columns)
     columns = [feed_columns.get(name, name) for name in keys.columns]
     types = map(keys.change.type, keys.columns)
@@ -264,8 +265,8 @@ def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: 
     try:
         keys.fill(connection, f"SELECT DISTINCT {values} FROM {feed_rows} feed WHERE {where}")  # noqa: S608
     except HyperException as error:
-        # The feed may have an empty text, say, where the table has numbers. hyperd cannot skip such
-        # values, because even its TRY_CAST fails for most types.
+        # A value of the feed may not fit the type of the table: an empty text is no number. hyperd
+        # cannot skip such a value, because even its TRY_CAST fails for most types.
         reason = str(error).splitlines()[0].rstrip(": ")
         raise NotProvedError(
             f'the feed "{feed.model}" has keys that do not fit the table ({reason})'
@@ -280,7 +281,7 @@ def _without_nulls(key: Sequence[str]) -> str:
 def _from_cursor(
     connection: Connection, change: TableChange, cursor: str, lookback: int | str | None
 ) -> KeyTable:
-    """Return the key table of an append; it holds the last published cursor minus the lookback."""
+    """Return the key table of an append: the last published cursor minus the lookback."""
     keys = KeyTable(change, "keys", (KeyMatch(cursor, ">=", "start"),))
     published = change.published.select_sql(only=(cursor,))
     last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {published} old)"  # noqa: S608
@@ -288,13 +289,13 @@ def _from_cursor(
         raise NotProvedError(f"no published row has a {cursor} from which to go on")
     is_number = isinstance(lookback, int) or re.fullmatch(r"\d+", lookback or "")
     span = f" - {lookback}" if is_number else f" - INTERVAL '{lookback}'" if lookback else ""
-    # The cast is needed because a date minus an interval is a timestamp.
+    # Cast, because a date minus an interval is a timestamp.
     keys.fill(connection, f"SELECT CAST(last{span} AS {change.type(cursor)}) FROM {last} ends")  # noqa: S608
     return keys
 
 
 def _changed_partitions(connection: Connection, change: TableChange, column: str) -> list[KeyTable]:
-    """Return key tables for the windows or values of changed, vanished and new partitions."""
+    """Return key tables for the windows or values of changed, removed and new partitions."""
     old_parts, new_parts = (
         {part.partition: part for part in version.snapshot.parts}
         for version in (change.published, change.new)
@@ -302,7 +303,8 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
     if None in old_parts:
         raise NotProvedError("its model was not partitioned at the last refresh")
     changed = [
-        # Include the partitions that are gone: their windows are needed to delete their rows.
+        # Include removed partitions, because only their windows or values identify the rows to
+        # delete.
         new_parts.get(key) or old_parts[key]
         for key in old_parts.keys() | new_parts.keys()
         if key not in old_parts
@@ -333,9 +335,9 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
 
 
 def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
-    """Merge adjacent windows, so that the server compares less; yield their edges as text.
+    """Merge adjacent windows, so that the server compares less; yield the edges of each as text.
 
-    If the column holds instants, the edges are in its zone; otherwise in the partitions' zone.
+    The edges are in the zone of the column if it holds instants, else in the partitions' zone.
     """
     merged: list[Span] = []
     for span in sorted(spans, key=attrgetter("start")):
@@ -350,54 +352,55 @@ def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str
     form = "%Y-%m-%d" if column.type == "date" else "%Y-%m-%d %H:%M:%S"
     if all(edge.time() == time() for pair in edges for edge in pair) and not is_moment(column):
         # In star schemas, the key of a day is often a number such as 20240101. If the numbers in
-        # this column mean something else, the proof fails.
+        # the column have another meaning, no delta is proved, and the whole table is sent.
         form = "%Y%m%d" if column.type in ("int", "bigint") else "%Y-%m-%d"
     for pair in edges:
         yield tuple(edge.strftime(form) for edge in pair)
 
 
-# To save memory, two large versions are compared in slices. Each slice has the rows whose hashes
-# have the same last bits.
+# Two large versions are compared slice by slice, to save memory. A slice contains the rows whose
+# hashes end in the same bits.
 
-# Measured memory, in bytes, that hyperd needs to join two relations. _ROW_BYTES: for each row of
-# the larger relation. _COLUMN_BYTES: for each value in such a row that is compared in addition.
+# The bytes of memory that hyperd needs to join two relations, as measured. _ROW_BYTES: for each row
+# of the larger relation. _COLUMN_BYTES: for each further compared value of such a row.
 _ROW_BYTES, _COLUMN_BYTES = 70, 14
 # The share of hyperd's memory that a comparison may take.
 _MEMORY_SHARE = 0.6
 _MAX_SLICES = 256
-# All three columns have the name of the row hash, which no column of a model may have.
+# All three use the name of the row hash, because no column of a model may have this name.
 _HASH = _DIFFERS = _EQUAL = escape_name(ROW_HASH)
-# Keys are collected in a temporary table: in the payload, those of a failed comparison would leave
-# gaps in the file.
+# Collect keys in a temporary table. A table in the payload would leave a gap in the file when a
+# comparison fails and the table is dropped.
 _DIFFERING = escape_name("differing keys")
 
 
 def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int | None:
     """Fill a key table with the keys of rows that are in only one version.
 
-    Rows of shared files are not compared, as they are in both versions. If such a row has the key
-    of a changed row, the delta deletes it, too; then the fingerprints of the delta do not add up,
-    and `build_delta` sends the whole table. Return the number of equal pairs, as `find_affected`
-    does.
+    Rows of shared files are in both versions, so they are not compared. A row of a shared file may
+    have the key of a changed row, and the delta then deletes both rows. The fingerprints of the
+    delta do not add up in this case, and `build_delta` sends the whole table.
+
+    Return the number of equal pairs; see `find_affected`.
     """
     change = keys.change
     sides = (change.unshared(change.new), change.unshared(change.published))
     rows = max(sum(file.rows for file in files) for files in sides)
     needed = rows * (_ROW_BYTES + _COLUMN_BYTES * len(change.columns))
-    # Snapshots of Spark store hashes, which add up. Where there are none, compare the columns if
-    # the memory is enough: otherwise hyperd has to compute a hash from all of them.
+    # Snapshots of Spark store the hashes of rows. For other snapshots, compare the columns if the
+    # memory is enough; if it is not, hyperd has to compute a hash from all columns.
     by_columns = not change.new.content.is_additive and needed <= memory * _MEMORY_SHARE
 
     def compare(slices: int) -> int | None:
-        # An earlier attempt that ran out of memory may have left one or both of these tables.
+        # Drop the tables that an earlier attempt may have left when it ran out of memory.
         for table in (_DIFFERING, keys.unfinished):
             connection.execute_command(f"DROP TABLE IF EXISTS {table}")
         columns = ", ".join(f"{escape_name(name)} {change.type(name)}" for name in keys.columns)
         connection.execute_command(
             f"CREATE TEMPORARY TABLE {_DIFFERING} ({columns}, {_EQUAL} BIGINT)"
         )
-        # Columns cannot be compared in slices. More than one slice means that the memory was not
-        # enough to compare them.
+        # Compare columns only if there is one slice. Slices are made by hashes, and several slices
+        # show that the memory was not enough to compare columns.
         if compares_columns := by_columns and slices == 1:
             selects = [_by_columns(change, keys.columns)]
         else:
@@ -405,8 +408,8 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
         for select in selects:
             connection.execute_command(f"INSERT INTO {_DIFFERING} {select}")
         equal = connection.execute_scalar_query(f"SELECT SUM({_EQUAL}) FROM {_DIFFERING}")  # noqa: S608
-        # Use DISTINCT: the old and the new hash of a changed row may be in different slices, and
-        # each slice adds the key.
+        # Use DISTINCT, because two slices may add the same key: the old hash of a changed row may
+        # be in one slice, and its new hash in another.
         key, where = names(keys.columns), _without_nulls(keys.columns)
         keys.fill(connection, f"SELECT DISTINCT {key} FROM {_DIFFERING} WHERE {where}")  # noqa: S608
         connection.execute_command(f"DROP TABLE {_DIFFERING}")
@@ -416,10 +419,11 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
 
 
 def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: int = 0) -> _T:
-    """Compare in as many slices as the memory requires, and in more if hyperd still runs out of it.
+    """Call `compare` with the number of slices that the memory requires; retry with more slices.
 
     Args:
-        compare: a function that gets the number of slices, a power of two; its result is returned.
+        compare: gets the number of slices, a power of two; `in_slices` returns its result. When
+            hyperd runs out of memory, the next call gets more slices.
         rows: the number of rows of the larger side.
         columns: the number of columns that are compared in addition to one hash.
         memory: the bytes that hyperd may use.
@@ -443,17 +447,17 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
 
 
 def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -> str:
-    """Return SQL for the keys of rows that are in only one version, for one slice of the hashes."""
-    # Without slices, use no condition on the hash: it would mislead hyperd's estimate of the number
-    # of rows, and slow down the join.
+    """Return SQL for the keys of the rows in one slice that only one version has."""
+    # If there is only one slice, use no condition on the hash: the condition would mislead hyperd's
+    # estimate of the number of rows, and slow down the join.
     where = f"({_HASH} & {slices - 1}) = {index}" if slices > 1 else "TRUE"
     new, old = (
         f"(SELECT {names([*key, ROW_HASH])} FROM {rows} side WHERE {where})"  # noqa: S608
         for rows in (change.added_sql(), change.surviving_sql())
     )
-    # Equal row hashes imply equal keys, and joining on one number is faster than on a composite
-    # key. If hashes of different rows ever collide, the fingerprints do not add up, and the whole
-    # table is sent.
+    # Join on the hash, because joining on one number is faster than joining on a composite key, and
+    # equal hashes imply equal keys. If the hashes of different rows ever collide, the fingerprints
+    # do not add up, and the whole table is sent.
     return (
         f"SELECT DISTINCT {_pair_key(key)}, 0 "  # noqa: S608
         f"FROM {new} n FULL JOIN {old} o ON n.{_HASH} = o.{_HASH} "
@@ -464,9 +468,9 @@ def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -
 def _by_columns(change: TableChange, key: Sequence[str]) -> str:
     """Return SQL for the keys of rows that differ, and for the number of equal pairs.
 
-    All equal pairs are in one row of the result. Its key is NULL, and its last value their number.
+    One row of the result counts the equal pairs: its key is NULL, and its last value is the count.
     """
-    # If rows were only removed or only added, there is nothing to compare them with.
+    # If rows were only removed or only added, all of them differ: compare only the key.
     is_compared = change.unshared(change.new) and change.unshared(change.published)
     compared = [column.name for column in change.columns] if is_compared else key
     differs = " OR ".join(
@@ -484,5 +488,5 @@ def _by_columns(change: TableChange, key: Sequence[str]) -> str:
 
 
 def _pair_key(key: Sequence[str]) -> str:
-    """Return SQL for the key of a joined pair, in which one of the rows may be missing."""
+    """Return SQL for the key of a joined pair; one of its two rows may be missing."""
     return ", ".join(f"COALESCE(n.{name}, o.{name}) AS {name}" for name in map(escape_name, key))

