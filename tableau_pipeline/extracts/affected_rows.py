@@ -399,8 +399,8 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
         connection.execute_command(
             f"CREATE TEMPORARY TABLE {_DIFFERING} ({columns}, {_EQUAL} BIGINT)"
         )
-        # Compare columns only if there is one slice. Slices are made by hashes, and several slices
-        # show that the memory was not enough to compare columns.
+        # Compare columns only if there is one slice. More slices mean that the memory is not enough
+        # to compare columns, and only hashes can be sliced.
         if compares_columns := by_columns and slices == 1:
             selects = [_by_columns(change, keys.columns)]
         else:

@@ -72,7 +72,8 @@ class Builder:
 
         Args:
             tables: the recorded content of each table; {} if there is no record.
-            doing: what is impossible without these rows, in words. remedy: a sentence for users.
+            doing: what is impossible without these rows, in words.
+            remedy: what the user can do, as a sentence.
 
         Raises:
             RefusedError: these rows are not known, or no longer exist.

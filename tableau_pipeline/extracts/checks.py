@@ -32,7 +32,7 @@ from tableau_pipeline.outcome import Check, Code, Refusal
 from tableau_pipeline.rendering import megabytes
 from tableau_pipeline.yaml_keys import not_for_tableau
 
-# Spark accepts several names for some types, but reports only one.
+# Spark accepts several names for some types. The keys are names that Spark never reports.
 _ALIASES = {
     "byte": "tinyint",
     "short": "smallint",
@@ -65,29 +65,29 @@ class TypedSnapshots:
     types: TypePolicy
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """Return the newest version of a model; None if it has none."""
+        """Return the newest version of a model; None if the model has no version."""
         snapshot = self.snapshots.newest(asset_key)
         return snapshot and snapshot.with_types(self.types)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """Return a version of a model; None if it was removed."""
+        """Return a version of a model; None if the version was removed."""
         snapshot = self.snapshots.version(asset_key, number)
         return snapshot and snapshot.with_types(self.types)
 
 
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
-    """Return the models of a declaration if they can be published; no file is opened.
+    """Return the models of a declaration if they can be published, without opening a file.
 
     One error reports all problems.
 
     Raises:
-        RefusedError: names each table, its model or column, and the remedy.
+        RefusedError: for each problem, names the table, the model or column, and the remedy.
     """
     models = {model: snapshot for model, snapshot in found.items() if snapshot and snapshot.parts}
     tables = {table.name: table for table in declaration.tables if table.model in models}
     readers = {table.model: f'Table "{table.name}"' for table in reversed(declaration.tables)}
     types = {name: _types(models[table.model]) for name, table in tables.items()}
-    # If no model exists yet, do not report a failed schema check: there is no schema to check.
+    # A failed schema check needs a schema. If no model has a snapshot yet, report no check.
     check = Check.SCHEMA if types else None
     refusals = [
         Refusal(
@@ -109,7 +109,7 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
         columns = models[table.model].columns
         refusals += _type_problems(declaration, table.name, columns)
         refusals += contract_problems(table, columns, declaration.types)
-    # Policies can be checked only against models that exist.
+    # Check policies only if there are no problems so far: these checks need all models.
     if not refusals:
         for table in tables.values():
             refusals += _policy_problems(table, models)
@@ -125,7 +125,7 @@ def _types(snapshot: Snapshot) -> dict[str, str]:
 def _misfit(
     problem: str, table: str | None = None, column: str | None = None, remedy: str = ""
 ) -> Refusal:
-    """Refuse a model that does not fit its declaration."""
+    """Return a refusal of a model that does not fit its declaration."""
     return Refusal(problem, Code.MODEL, None, Check.SCHEMA, table, column, remedy)
 
 
@@ -135,7 +135,8 @@ def _relationship_problems(
     for left, right in edge.on:
         types = []
         for table, column in ((edge.many, left), (edge.one, right)):
-            # Skip a table whose model has no snapshot: its columns are not known.
+            # The columns of a table are known only if its model has a snapshot, so skip other
+            # tables.
             if table in known and column not in known[table]:
                 problem = (
                     f'Relationship {edge}: table "{table}" has no column "{column}"; it has '
@@ -184,7 +185,7 @@ def _type_problems(
 def contract_problems(
     table: Table, columns: Sequence[Column], types: TypePolicy
 ) -> Iterator[Refusal]:
-    """Yield one refusal that lists all differences between a contract and the actual columns.
+    """Yield one refusal with all differences between a contract and the columns, if there are any.
 
     Args:
         columns: the actual columns, with the types that the data source declares.
@@ -279,18 +280,19 @@ def _cursor_problems(table: Table, cursor: Column, lookback: int | str | None) -
 
 
 def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
-    """Read all files; return the first unreadable file with the reason, None if there is none."""
+    """Read all files; return the first unreadable file and the reason; None if all are readable."""
     for file in snapshot.files:
         table = table_source("", snapshot, hashed=True, files=[file])
         # Count each column, because a plain COUNT(*) would not read the values.
         counts = ", ".join(f"COUNT({escape_name(column.name)})" for column in table.columns)
         try:
-            # Ask for hyperd again, because a damaged file may have crashed the last one.
+            # Ask for hyperd before each file, because a damaged file may have crashed the last
+            # hyperd.
             with connect(hyper()) as connection:
                 connection.execute_list_query(f"SELECT {counts} FROM {select_sql(table)} source")  # noqa: S608
         except HyperException as error:
             if not is_out_of_memory(error):
-                # 'file is not a Parquet file: File /the/path'
+                # The message is like 'file is not a Parquet file: File /the/path'.
                 reason = str(error.main_message).partition(": ")[0]
                 return f"{snapshot.folder.full_name(file.name)}: {reason}"
     return None
@@ -304,8 +306,8 @@ def readable(
 
     Raises:
         RefreshError: hyperd needs more memory than it may use.
-        RefusedError: names the missing or damaged file, or the tables and columns with values that
-            hyperd cannot hold.
+        RefusedError: a file is missing or damaged, or hyperd cannot hold some values. Names the
+            file, or the tables and columns with the values.
     """
     try:
         yield
@@ -315,8 +317,8 @@ def readable(
                 f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
                 "HYPER_MEMORY_LIMIT"
             ) from error
-        # Search for damage only if the message suggests it: the search reads each file, and
-        # mistakes values that hyperd cannot hold for damage.
+        # Search for damage only if the message suggests damage. The search reads each file, and
+        # reports damage also if a file has values that hyperd cannot hold.
         is_suspect = may_be_damaged(error)
         for model, snapshot in models.items():
             gone = [f"{file}: the file is gone" for file in snapshot.missing()[:1]]
@@ -326,8 +328,8 @@ def readable(
                     "restore the file.",
                     code=Code.SNAPSHOT,
                 ) from error
-        # Search for such values only after a failure, because this reads each column of each table
-        # once more.
+        # Search for values that hyperd cannot hold. The search comes only after a failure, because
+        # it reads each column of each table once more.
         problems = [
             problem
             for table in declaration.tables
@@ -351,15 +353,16 @@ def check_rows(
     known: Mapping[str, TableChange] | None = None,
     samples: bool = False,
 ) -> None:
-    """Refuse NULL or repeated keys, and NULL cursors, in these tables.
+    """Refuse NULL keys, repeated keys and NULL cursors in some tables.
 
-    A repeated key on the one side of a relationship makes sums wrong. A repeated key of a `diff`,
-    or a NULL in a key or cursor, leaves open which published row is meant.
+    A repeated key on the one side of a relationship makes sums wrong. If a key of a `diff` is
+    repeated, or a key or cursor is NULL, an update cannot tell which published row is meant.
 
     Args:
-        tables: the desired rows of each table.
-        known: the changes of tables whose published rows were checked for their key or cursor. The
-            keys of a `diff` in these tables are not checked: the update finds out which are new.
+        tables: the desired rows of each table to check.
+        known: the changes of tables whose published rows were checked for their key or cursor. In
+            these tables, the keys of a `diff` are not checked, because the update finds the new
+            keys.
         samples: whether the error may show values of rows.
 
     Raises:

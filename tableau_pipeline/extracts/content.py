@@ -1,4 +1,4 @@
-"""Determine the desired content of each table: the rows of its model that `retain` keeps."""
+"""Determine the desired content of a table: the rows of its model that `retain` keeps."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from tableau_pipeline.hyper.parquet import Layout, TableSource, plain_layout, se
 from tableau_pipeline.hyper.process import connect
 from tableau_pipeline.hyper.types import ROW_HASH, Column, hyper_type, stored_name, string_literal
 
-# The version of each model that a refresh publishes, by its asset key.
+# The version of each model that a refresh publishes; the keys are asset keys.
 Models = Mapping[str, Snapshot]
 
 
@@ -40,10 +40,10 @@ def table_source(
     read_names = {stored_name(column) for column in columns}
     layouts: dict[Layout, list[str]] = {}
     if any(file.layout for file in files):
-        # Spark may have written some of the files, with hashes that are not needed here.
+        # A file without a layout was written by Spark, with row hashes that are not needed here.
         plain = plain_layout(snapshot.columns)
         for file in files:
-            # Only the hash of a row needs all columns.
+            # Read other columns only if the hash of each row is needed.
             layout = tuple(
                 stored
                 for stored in file.layout or plain
@@ -87,7 +87,7 @@ def fingerprint(connection: Connection, relation: str) -> Fingerprint:
 def row_count(connection: Connection, relation: str) -> Fingerprint:
     """Return the number of rows of a relation as a fingerprint; `relation` is SQL after FROM.
 
-    In a lake, counting the rows does not read all columns, but computing their hashes does.
+    Use this for a lake: counting rows does not read all columns, but computing hashes does.
     """
     return Fingerprint(rows=rows_in(connection, relation), hash_sum=0)
 
@@ -105,21 +105,21 @@ def desired_table(
     known: TableContent | None,
     now: datetime,
 ) -> TableContent:
-    """Return the desired content of a table; open files only if `known` does not record it."""
+    """Return the desired content of a table; open files only if `known` lacks that content."""
     whole = TableContent(
         model=table.model,
         version=snapshot.number,
         columns=snapshot.columns,
         all_rows=snapshot.fingerprint,
         content=snapshot.fingerprint,
-        # The rows are checked for this key or cursor before the content is recorded.
+        # Name the key and cursor here: before a refresh records the content, it checks the rows for
+        # them.
         key=table.policy.key if isinstance(table.policy, Diff) else (),
         cursor=table.policy.cursor if isinstance(table.policy, Append) else None,
     )
     if table.retain is None:
         return whole
-    # Use the recorded cutoff and content only if the model still has the rows they were computed
-    # from.
+    # Use the recorded cutoff and content only if the model still has the same rows.
     if known and (known.columns, known.all_rows) != (whole.columns, whole.all_rows):
         known = None
     cutoff = _cutoff(hyper, table.name, table.retain, snapshot, known=known, now=now)
@@ -128,7 +128,7 @@ def desired_table(
     if known and known.cutoff == cutoff:
         return whole.model_copy(update={"cutoff": cutoff, "content": known.content})
     all_rows, is_additive = snapshot.fingerprint, snapshot.fingerprint.is_additive
-    # A count needs only the column of the window.
+    # A count needs only the column of the cutoff.
     only = None if is_additive else (cutoff.column,)
     retained_rows = select_sql(
         table_source(table.name, snapshot, cutoff, hashed=is_additive, only=only)
@@ -136,7 +136,7 @@ def desired_table(
     with connect(hyper()) as connection:
         content = (fingerprint if is_additive else row_count)(connection, f"{retained_rows} source")
     if not is_additive:
-        # No row hashes are needed: if two cutoffs of the same column keep equally many rows of the
+        # Do without row hashes. If two cutoffs of the same column keep equally many rows of the
         # same files, they keep the same rows.
         digest = hashlib.sha256(f"{all_rows.hash_sum} {cutoff.column}".encode()).hexdigest()
         update = {"rows": content.rows, "hash_sum": int(digest[:16], 16)}
@@ -153,11 +153,11 @@ def _cutoff(
     known: TableContent | None,
     now: datetime,
 ) -> Cutoff | None:
-    """Return the cutoff of a rolling window; None if there is no latest value to count from."""
+    """Return the cutoff of a rolling window; None if its column has no value to count from."""
     rule = {"column": retain.column, "days": retain.days, "as_of": retain.as_of}
     if retain.as_of == "run":
         return Cutoff(**rule, value=str(now.date() - timedelta(days=retain.days)))
-    # The model still has the recorded rows, so its latest value is the recorded one: open no file.
+    # A recorded cutoff stays valid, because the model still has the recorded rows: open no file.
     recorded = known.cutoff if known else None
     if recorded and recorded == Cutoff(**rule, value=recorded.value):
         return recorded

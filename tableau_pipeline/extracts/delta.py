@@ -1,4 +1,4 @@
-"""A delta: payload and actions of an update, proved to lead to exactly the desired content."""
+"""Deltas: the payload and the actions of an update that provably gives the desired content."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,13 +28,13 @@ from tableau_pipeline.hyper.parquet import names, row_text
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import ROW_HASH, Column, file_version
 
-# The schema of the payload with the rows to insert.
+# In the payload, the schema of the tables with the rows to insert.
 ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """The row counts of the update of a table; `whole` is the reason to send the whole table."""
+    """The row counts of a table's update; `whole` is the reason if the whole table is sent."""
 
     deleted: int
     inserted: int
@@ -46,8 +46,8 @@ class TableDelta:
     """The part of a delta for one table: its counts and its key tables.
 
     Attributes:
-        is_identified: true if the policy is a `diff` and its key identifies every row of the new
-            version, provided that it identifies every published row.
+        is_identified: true if the policy is a `diff` whose key identifies every new row. This
+            relies on an earlier check that the key identifies every published row.
     """
 
     change: TableChange
@@ -62,7 +62,7 @@ class TableDelta:
         rows = TableName(ROWS, self.change.table.name)
         if self.counts.whole:
             return [Replace(target=self.target, source=rows)]
-        # The deletes come first, because the keys match both the published and the new rows.
+        # Delete first, because the keys match both the published rows and the new rows.
         deletes: list[Action] = [keys.delete(self.target) for keys in self.keys]
         insert = [Insert(target=self.target, source=rows)] if self.counts.inserted else []
         return [*deletes, *insert]
@@ -70,7 +70,7 @@ class TableDelta:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """An update that can be sent; the rows of `extract` are the rows to insert."""
+    """An update that is ready to be sent; `extract` is its payload, with the rows to insert."""
 
     extract: Extract
     tables: Sequence[TableDelta]
@@ -100,11 +100,12 @@ def build_delta(
     targets: Mapping[str, TableName],
     models: Models,
 ) -> Delta:
-    """Write the payload of the update from the published to the desired content.
+    """Write the payload of an update that turns the published content into the desired content.
 
-    For each table, the affected rows are deleted and their current version is inserted.
-    Fingerprints prove that this is sufficient: the unaffected rows must have the same fingerprint
-    in the published and in the desired content. A table for which the proof fails is sent whole.
+    For each table, the update deletes the affected rows and inserts their current version.
+    Fingerprints prove that this is enough: the unaffected rows must have the same fingerprint in
+    the published and in the desired content. If the proof fails for a table, the whole table is
+    sent.
 
     Args:
         changes: the tables that change.
@@ -124,10 +125,10 @@ def build_delta(
 def _table_delta(
     connection: Connection, change: TableChange, target: TableName, models: Models, *, memory: int
 ) -> TableDelta:
-    """Write the delta that the policy gives; write the whole table if no delta can be proved."""
+    """Write the delta of the refresh policy; write the whole table if no delta can be proved."""
     policies, reasons = [change.table.policy], []
     if isinstance(policies[0], Diff) and policies[0].feed:
-        # A feed may lack a changed key. If its delta cannot be proved, compare all rows.
+        # A feed may lack a changed key. If the delta by the feed is not proved, compare all rows.
         policies.append(Diff(policies[0].key))
     if change.whole:
         policies, reasons = [], [change.whole]
@@ -137,7 +138,7 @@ def _table_delta(
             deleted, inserted, shared = prove(connection, change, keys, equal=equal)
         except NotProvedError as error:
             reasons.append(str(error))
-            # The payload must not keep the key tables of an attempt without a proof.
+            # Drop the key tables of the failed attempt from the payload.
             for kind in get_args(MatchKind):
                 connection.execute_command(f"DROP TABLE IF EXISTS {in_payload(kind, change)}")
             continue
@@ -147,9 +148,9 @@ def _table_delta(
             _insert(connection, change, change.added_sql(), *relations, where=affected(keys))
         counts, is_identified = RowCounts(deleted, inserted), isinstance(policy, Diff)
         if isinstance(policy, Diff) and inserted:
-            # It is enough to check the inserted rows: the unaffected rows have not changed, and do
-            # not have keys of affected rows. NULL keys need no check: a new row with a NULL key
-            # never counts as affected, so the proof has already failed.
+            # Check the keys of the inserted rows only: unaffected rows are unchanged, and share no
+            # key with affected rows. NULL keys need no check. A new row with a NULL key never
+            # counts as affected, so the proof would have failed before.
             key = f"(SELECT DISTINCT {names(policy.key)} FROM {in_payload(ROWS, change)}) keys"  # noqa: S608
             is_identified = rows_in(connection, key) == inserted
         return TableDelta(change, target, counts, keys, is_identified=is_identified)
@@ -164,19 +165,19 @@ def prove(
     """Check that the unaffected rows are the same in the published and the desired content.
 
     Args:
-        equal: see `find_affected`; None if it did not compare all columns.
+        equal: the number of equal pairs; None if `find_affected` did not compare all columns.
 
     Returns:
-        The number of affected rows in the published content; their number in the desired content;
-        and how many of the latter are in files that both versions share.
+        Three numbers: the affected rows of the published content, those of the desired content, and
+        those of the desired content that are in shared files.
 
     Raises:
         NotProvedError: the unaffected rows are not the same.
     """
     new, old = change.new, change.published
     where = affected(keys)
-    # If all columns were compared, counts are enough. No key is in two pairs of equal rows: if each
-    # version has `equal` unaffected rows, these are the paired rows.
+    # If all columns were compared, counts are enough. No key is in two equal pairs. So if each
+    # version has `equal` unaffected rows, these rows form the equal pairs.
     measure = fingerprint if equal is None else row_count
     # To count rows, read only the columns that decide which rows are affected.
     matched = {match.column for table in keys for match in table.matches} or None
@@ -211,7 +212,7 @@ def prove(
 
 
 def _problem(published: Fingerprint, rest: Fingerprint, equal: int | None) -> str | None:
-    """Describe how the unaffected rows differ between both versions; None if they do not."""
+    """Describe how the unaffected rows of both versions differ; None if they are the same."""
     if published.rows != rest.rows:
         return f"{rest.rows:,} rows are left alone where {published.rows:,} are published"
     if published != rest:
@@ -224,7 +225,7 @@ def _problem(published: Fingerprint, rest: Fingerprint, equal: int | None) -> st
 def differing_rows(
     connection: Connection, change: TableChange, columns_before: Sequence[Column]
 ) -> tuple[int, int]:
-    """Return how many rows only the desired, and only the published version of a table has.
+    """Return how many rows only the desired version has, and how many only the published version.
 
     Rows are compared in the columns that both versions have.
     """
@@ -250,7 +251,7 @@ def differing_rows(
         f"SUM(CASE WHEN {fewer} > 0 THEN {fewer} ELSE 0 END) "
         f"FROM {now} a FULL JOIN {before} b ON a.h = b.h"
     )
-    # The sum over no rows is NULL.
+    # In hyperd, the sum over no rows is NULL.
     only_new, only_old = (int(str(count or 0)) for count in counts)
     return only_new, only_old
 
@@ -258,7 +259,7 @@ def differing_rows(
 def _insert(
     connection: Connection, change: TableChange, *relations: str, where: str = "TRUE"
 ) -> int:
-    """Create the table of a payload with the rows to insert, from relations named `source`."""
+    """Create a table of the payload with the rows to insert; `where` names a relation `source`."""
     table, columns = in_payload(ROWS, change), [column.name for column in change.columns]
     create_table(connection, table, {name: change.type(name) for name in columns})
     selects = (
@@ -271,25 +272,27 @@ def _insert(
 
 
 # A split delta consists of consecutive updates. Each update deletes and inserts the affected rows
-# of its own keys, windows or range of the cursor. Between two updates, every row is in its old or
-# in its new version. All updates are cut from one payload, so the versions are compared only once.
+# of its own keys, windows or range of the cursor. So readers see each row in its old or in its new
+# version, even between two updates. All updates are cut from one payload, so the versions are
+# compared only once.
 
-# The payloads of a split delta are together larger than one payload: every file has some overhead.
+# The payloads of a split delta are together larger than one payload, because each file has some
+# overhead.
 _OVERHEAD = 1.3
-# The name for the database of the payload that is split, and the name of a column that no table of
-# this payload has.
+# The name of the database with the undivided payload, and a column name that none of its tables
+# uses.
 _WHOLE, _RANK = "whole", escape_name("_rank")
 
 
 def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
-    """Split an update into several, each with a payload of at most `limit` bytes.
+    """Split an update into several updates, each with a payload of at most `limit` bytes.
 
-    Tables that are sent whole are in the first part. Return [] if no split is fine enough.
+    The first update contains all tables that are sent whole. Return [] if no split is fine enough.
     """
     if limit <= 0:
         return []
     least = ceil(delta.extract.size / limit * _OVERHEAD)
-    # Try more parts, because rows differ in size, and one of the parts may exceed the limit.
+    # If a part exceeds the limit, try more parts: rows differ in size, so parts do, too.
     for count in (least, 2 * least, 4 * least):
         parts: list[Delta] = []
         for index in range(count):
@@ -305,7 +308,7 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
 
 
 def _part(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
-    """Write one of the `of` parts of a delta; `index` counts from 0."""
+    """Write part number `index` (from 0) of a delta that is split into `of` parts."""
     whole = delta.extract
     path = whole.path.with_name(f"{whole.path.stem}-{index + 1}-of-{of}.hyper")
     with new_file(hyper, path, version=whole.version) as connection:
@@ -313,8 +316,8 @@ def _part(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
         parts = [
             _table_part(connection, table, index, of)
             for table in delta.tables
-            # Do not split a table that is sent whole: it would lack most of its rows until the last
-            # part.
+            # Put a table that is sent whole into the first part. If such a table were split, it
+            # would lack rows on the server until the last part.
             if not (index and table.counts.whole)
         ]
         connection.catalog.detach_database(_WHOLE)
@@ -322,7 +325,7 @@ def _part(hyper: HyperProcess, delta: Delta, index: int, of: int) -> Delta:
 
 
 def _table_part(connection: Connection, delta: TableDelta, index: int, of: int) -> TableDelta:
-    """Write one of the `of` parts of the delta of one table; `index` counts from 0."""
+    """Write part number `index` (from 0) of the delta of one table; there are `of` parts."""
     change, counts = delta.change, delta.counts
     rows = TableName(_WHOLE, ROWS, change.table.name)
     if counts.whole:
@@ -331,12 +334,12 @@ def _table_part(connection: Connection, delta: TableDelta, index: int, of: int) 
     part_keys = []
     for keys in delta.keys:
         table = TableName(_WHOLE, keys.kind, change.table.name)
-        # The key table of an append has only one row, the start of the range. So divide the range.
+        # The key table of an append has one row, the start of the range: divide the range instead.
         is_append = [match.operator for match in keys.matches] == [">="]
         if is_append and counts.inserted:
             part_keys.append(_fill_range(connection, keys, table, rows, index=index, of=of))
             continue
-        # Deal out the keys by rank, so that each part gets about equally many.
+        # Deal out the keys by rank, so that all parts get about the same number of keys.
         columns = names(keys.columns)
         ranked = f"SELECT {columns}, ROW_NUMBER() OVER (ORDER BY {columns}) AS {_RANK} FROM {table}"  # noqa: S608
         where = f"{_RANK} % {of} = {index}"
@@ -360,9 +363,9 @@ def _fill_range(
     """Fill the key table of an append with one range of the cursor; the last range has no end."""
     (match,) = keys.matches
     cursor, start = escape_name(match.column), escape_name(match.by)
-    # One value of the cursor may fill several tiles. Such tiles have the same start. UNION merges
-    # these starts, so there may be fewer ranges than parts. The parts left over get an empty key
-    # table, and affect no rows.
+    # NTILE deals out the rows to tiles, and each tile starts a range. One value of the cursor may
+    # fill several tiles, which then have the same start. UNION merges equal starts, so there may be
+    # fewer ranges than parts. The remaining parts get an empty key table and affect no rows.
     starts = (
         "SELECT start, LEAD(start) OVER (ORDER BY start) AS stop, "  # noqa: S608
         "ROW_NUMBER() OVER (ORDER BY start) - 1 AS rank "
@@ -381,7 +384,7 @@ def _fill_range(
 
 
 def counts(deltas: Sequence[Delta]) -> dict[str, RowCounts]:
-    """Return the counts of a split delta. Each part counts all deletes: sum only the inserts."""
+    """Return the counts of a split delta: each part counts all deletes, so sum only the inserts."""
     totals: dict[str, RowCounts] = {}
     for delta in deltas:
         for name, part in delta.counts.items():

@@ -1,4 +1,4 @@
-"""Compare published tables and columns with those to publish; refuse forbidden changes."""
+"""Compare the published tables and columns with the desired ones; refuse forbidden changes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -41,7 +41,7 @@ def layout_changes(
 
 
 def schema_changes(desired: ColumnsByTable, base: ColumnsByTable) -> dict[str, bool]:
-    """Return the differences from the published schema; True marks those that only add to it."""
+    """Return the differences from the published schema; True marks an addition to the schema."""
     changes = {f'table "{name}" is new': True for name in desired if name not in base}
     changes |= {f'table "{name}" is gone': False for name in base if name not in desired}
     for table in (shared for shared in desired if shared in base):
@@ -62,7 +62,7 @@ def schema_changes(desired: ColumnsByTable, base: ColumnsByTable) -> dict[str, b
 def schema_problems(
     desired: ColumnsByTable, base: ColumnsByTable, policy: SchemaPolicy
 ) -> list[Refusal]:
-    """Return one refusal that lists all differences which the policy forbids; [] if none."""
+    """Return one refusal with all differences that the policy forbids; [] if it forbids none."""
     changes = schema_changes(desired, base)
     refused = [
         change for change, only_adds in changes.items() if policy == "refuse" or not only_adds

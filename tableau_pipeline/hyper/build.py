@@ -26,14 +26,14 @@ from tableau_pipeline.hyper.types import EXTRACT_SCHEMA, file_version, hyper_typ
 
 
 def comment(connection: Connection, table: TableName, comments: Mapping[str, str]) -> None:
-    """Set the comments of columns of a table, by column name."""
+    """Set the comments of a table's columns; the keys are column names."""
     for column, text in comments.items():
         connection.execute_command(
             f"COMMENT ON COLUMN {table}.{escape_name(column)} IS {string_literal(text)}"
         )
     if comments:
-        # hyperd loses new comments unless something else in the schema changes, so create and drop
-        # a schema.
+        # hyperd saves new comments only if something else changes in the database, so create and
+        # drop a schema.
         database = table.schema_name.database_name if table.schema_name else None
         name = f"passing {uuid4()}"
         passing = SchemaName(database, name) if database else SchemaName(name)
@@ -43,14 +43,14 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
 
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
-    """Yield the path of a file to write; the file moves to `path` if the block succeeds."""
-    # hyperd requires the suffix. The name need not be random, as a lock guards each data source.
+    """Yield a path to write a file at; if the block succeeds, the file moves to `path`."""
+    # hyperd requires the suffix. A fixed name is enough, because a lock guards each data source.
     unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
     unfinished.unlink(missing_ok=True)
     unfinished.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield unfinished
-        # A file that only some users may read must stay so.
+        # Keep the permissions of the old file, which only some users may be allowed to read.
         with suppress(FileNotFoundError):
             shutil.copymode(path, unfinished)
         unfinished.replace(path)
@@ -62,21 +62,22 @@ def atomic_path(path: Path) -> Generator[Path]:
 def saved(
     hyper: HyperProcess, path: Path, connection: Connection, *, name: str, database: str = ""
 ) -> Generator[None]:
-    """Close a connection that writes the file at `path`, once the block has succeeded.
+    """Close the connection to a file after the block; then check that the file holds all rows.
 
     Args:
+        path: the file that the block writes through the connection.
         name: the name of the file in messages.
-        database: the name of its database within the connection; "" if there is no other.
+        database: the name of the file's database in the connection; "" if it is the only database.
 
     Raises:
-        RefreshError: no space is left, or the file does not hold what was written.
+        RefreshError: no space is left on the disk, or the file does not hold all rows.
     """
     try:
         with connection:
             yield
             written = _row_counts(connection, database)
-            # Detach first: on a full disk, closing alone would leave a file without tables, and
-            # would raise no error.
+            # Detach the database before closing. On a full disk, closing alone would leave a file
+            # without tables and raise no error.
             connection.catalog.detach_all_databases()
     except HyperException as error:
         if not is_disk_full(error):
@@ -100,21 +101,21 @@ def saved(
 
 
 def table_names(connection: Connection, database: str = "") -> list[TableName]:
-    """Return the tables of all schemas; `database` may be "" if there is only one."""
+    """Return the tables of all schemas; `database` may be "" if there is only one database."""
     catalog = connection.catalog
     by_schema = map(catalog.get_table_names, catalog.get_schema_names(database or None))
     return [table for tables in by_schema for table in tables]
 
 
 def rows_in(connection: Connection, relation: TableName | str) -> int:
-    """Count the rows of a table, or of a relation: SQL that can stand after FROM."""
+    """Count the rows of a table, or of a relation in SQL as it follows FROM."""
     return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
 
 
 def _row_counts(connection: Connection, database: str = "") -> Mapping[str, int]:
     """Return the number of rows of each table of a database; the keys are "schema.table"."""
     return {
-        # Leave out the name of the database: it differs between the connections to compare.
+        # Leave out the name of the database, which differs between the two connections to a file.
         f"{table.schema_name and table.schema_name.name}.{table.name}": rows_in(connection, table)
         for table in table_names(connection, database)
     }
@@ -126,13 +127,13 @@ NEW = "new_file"
 
 @contextmanager
 def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Connection]:
-    """Open a connection whose database `NEW` becomes the file at `path` if the block succeeds.
+    """Open a connection with a new database `NEW`; if the block succeeds, it becomes the file.
 
     Args:
         version: the version of the file format.
 
     Raises:
-        RefreshError: no space is left on the disk, or the file does not hold what was written.
+        RefreshError: no space is left on the disk, or the file does not hold all rows.
     """
     with atomic_path(path) as unfinished:
         connection, database = connect(hyper), escape_name(str(unfinished))
@@ -145,7 +146,7 @@ def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Conn
 def create_table(
     connection: Connection, table: TableName, types: Mapping[str, str], *, key: Sequence[str] = ()
 ) -> None:
-    """Create a table; if `key` is not empty, it becomes the assumed primary key.
+    """Create a table; the columns in `key`, if any, become the assumed primary key.
 
     Args:
         types: the SQL type of each column, by column name.
@@ -178,14 +179,14 @@ def build_extract(
     tables: Sequence[TableSource],
     relationships: Sequence[Relationship] = (),
 ) -> Extract:
-    """Write a `.hyper` file; it appears at `path` only when it is complete.
+    """Write a `.hyper` file; the file appears at `path` only when it is complete.
 
     The tables get explicit columns and types. The `one` side of a relationship gets an assumed
     primary key, and Hyper requires NOT NULL for the columns of this key. The `many` side gets an
     assumed foreign key. Tableau infers its data model from these keys.
 
     Raises:
-        UnsupportedTypeError: Tableau cannot hold the type of a column. Nothing was written.
+        UnsupportedTypeError: Tableau has no type for a column. Nothing was written.
         HyperException: hyperd cannot read the files, or a key column contains NULL.
     """
     selects = {table.name: select_sql(table) for table in tables}
@@ -202,7 +203,7 @@ def build_extract(
             )
             written[table.name] = inserted or 0
             comment(connection, target, table.comments)
-        # Add these keys after all tables, as a key may refer to a table that comes later.
+        # Add foreign keys after all tables, because a key may refer to a later table.
         for relationship in relationships:
             many, one = (
                 TableName(NEW, EXTRACT_SCHEMA, table)
@@ -224,7 +225,7 @@ _MORE = "to see some, plan with --samples, or run with samples: true"
 def key_problem(
     hyper: HyperProcess, table: TableSource, key: Sequence[str], *, samples: bool
 ) -> str | None:
-    """Return why `key` does not identify the rows of `table`; None if it does.
+    """Return why `key` does not identify the rows of `table`; None if it identifies them.
 
     Args:
         samples: whether to show values of some rows.
@@ -255,7 +256,10 @@ def key_problem(
 def null_problem(
     hyper: HyperProcess, table: TableSource, columns: Sequence[str], *, samples: bool
 ) -> str | None:
-    """Return which columns contain NULL, with a sample row if asked for; None if none does."""
+    """Return a phrase if some columns contain NULL; None if they do not.
+
+    With `samples`, the phrase shows a row.
+    """
     missing = " OR ".join(f"{escape_name(column)} IS NULL" for column in columns)
     where = f"FROM {select_sql(table)} source WHERE {missing}"
     with connect(hyper) as connection:
@@ -266,7 +270,7 @@ def null_problem(
         rows += "s" * (count > 1)
         if not samples:
             return f"{rows} ({_MORE})"
-        # Ordered, so that a refresh names the same row as the plan before it.
+        # Sort, so that a plan and the refresh after it show the same row.
         order = names([column.name for column in table.columns])
         (sample,) = connection.execute_list_query(f"SELECT * {where} ORDER BY {order} LIMIT 1")
     values = ", ".join(

@@ -1,4 +1,4 @@
-"""An open `.hyper` file: inspect, read and change it, by SQL and by Arrow."""
+"""Inspect, read and change an open `.hyper` file, by SQL and by Arrow."""
 
 import shutil
 import threading
@@ -34,14 +34,14 @@ from tableau_pipeline.hyper.types import (
 
 
 class ArrowStream(Protocol):
-    """Data in columns: Arrow tables, record batch readers, data frames of most libraries."""
+    """Any Arrow data: tables, record batch readers, and data frames of most libraries."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Arrow data as an SQL relation; `types` maps its column names to SQL types."""
+    """An SQL relation with Arrow data; `types` maps column names to SQL types."""
 
     relation: str
     types: dict[str, str]
@@ -53,12 +53,12 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
 
     Raises:
         UnsupportedArrowTypeError: names the column and its type.
-        pyarrow.ArrowInvalid: a value does not fit, such as a time stamp with nanoseconds.
+        pyarrow.ArrowInvalid: a value does not fit its SQL type, such as a time in nanoseconds.
     """
     with TemporaryDirectory() as folder, pa.RecordBatchReader.from_stream(data) as reader:
         schema = pa.schema([plain_field(field) for field in reader.schema])
-        # Write a file, as a pipe could be read only once: both the check of keys and the command
-        # scan the rows.
+        # Write a file, because a pipe can be read only once. The check of keys reads the rows, and
+        # so does the command after it.
         file = Path(folder) / "rows.arrows"
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
             for batch in reader:
@@ -72,7 +72,7 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
 
 
 class HyperFileError(Exception):
-    """A `.hyper` file cannot be opened, or a request does not fit its tables."""
+    """A `.hyper` file cannot be opened, or data do not fit the file's tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class HyperFile:
     and data frames of most libraries. Columns are matched by name, never by order.
 
     Methods that take data raise an UnsupportedArrowTypeError, which names the column and its type.
-    They raise a HyperFileError if the table lacks a column of the data, if the data lacks a column
-    of the key, or if the data repeats a key; and if a column cannot hold a value without a change.
+    They raise a HyperFileError in four cases: the table lacks a column of the data; the data lack a
+    column of the key; the data repeat a key; or a column of the table would change a value.
 
     Attributes:
         connection: the open connection, for SQL that no method covers.
@@ -113,7 +113,7 @@ class HyperFile:
         return sorted(table_names(self.connection), key=str)
 
     def columns(self, table: TableName) -> dict[str, str]:
-        """Return the SQL types of a table's columns, by name and in order."""
+        """Return the SQL types of a table's columns in order; the keys are column names."""
         definition = self.connection.catalog.get_table_definition(table)
         return {
             column.name.unescaped: sql_type(column.type, column.collation)
@@ -125,15 +125,15 @@ class HyperFile:
         """Read the rows of a table or a query, batch by batch, within the block."""
         query = f"SELECT * FROM {what}" if isinstance(what, TableName) else what  # noqa: S608
         with TemporaryDirectory() as folder:
-            # Let hyperd write the rows to a file, so that Python does not handle each row.
+            # Let hyperd write the rows to a file, because handling each row in Python is slow.
             file = Path(folder) / "rows.arrows"
             self.execute(f"COPY ({query}) TO {string_literal(str(file))} WITH (FORMAT arrowstream)")
             with pa.OSFile(str(file), "rb") as source, pa.ipc.open_stream(source) as reader:
-                # Cast, because hyperd writes dates as milliseconds, and names the zone "Utc".
+                # Cast, because hyperd writes dates as milliseconds and calls the time zone "Utc".
                 yield reader.cast(pa.schema([plain_field(field) for field in reader.schema]))
 
     def read(self, what: TableName | str) -> pa.Table:
-        """Read all rows of a table or a query; only a query with ORDER BY sorts them."""
+        """Read all rows of a table or a query; to sort the rows, use a query with ORDER BY."""
         with self.reading(what) as reader:
             return reader.read_all()
 
@@ -145,21 +145,21 @@ class HyperFile:
         """Create a table with the columns and rows of `data`; return the number of rows.
 
         Args:
-            key: columns that become its assumed primary key; they must not contain NULL.
+            key: the columns of the assumed primary key of the table, which must not contain NULL.
         """
         with scanned(data) as scan:
             create_table(self.connection, table, scan.types, key=key)
             return self._insert(table, scan)
 
     def insert(self, table: TableName, data: ArrowStream) -> int:
-        """Append rows; return their number. Columns that `data` lacks become NULL."""
+        """Append rows; return the number of rows. Columns that `data` lacks become NULL."""
         with scanned(data) as scan:
             self._check(table, scan)
             self._check_values(table, scan)
             return self._insert(table, scan)
 
     def update(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
-        """Set the columns of `data` in the rows that have the same key; return how many were set.
+        """Copy the values of `data` to the rows with the same key; return how many rows were set.
 
         A NULL in the key matches NULL.
         """
@@ -169,13 +169,13 @@ class HyperFile:
             return self._update(table, scan, key)
 
     def upsert(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
-        """Update rows whose key exists, insert the other rows; return how many were written."""
+        """Update rows whose key exists, and insert the other rows; return the number of rows."""
         with scanned(data) as scan:
             self._check(table, scan, key=key)
             self._check_values(table, scan)
             exists = f"EXISTS (SELECT 1 FROM {table} target WHERE {_matches(key)})"  # noqa: S608
-            # Use a transaction: if the insert fails and the caller catches the error, the update
-            # must not remain.
+            # Use a transaction, so that a failed insert also undoes the update. The caller may
+            # catch the error and go on.
             self.execute("BEGIN TRANSACTION")
             try:
                 changed = self._update(table, scan, key)
@@ -187,14 +187,14 @@ class HyperFile:
             return changed
 
     def delete(self, table: TableName, keys: ArrowStream) -> int:
-        """Delete rows that equal a row of `keys` in all columns of `keys`; return their number."""
+        """Delete rows that equal a row of `keys` in its columns; return how many were deleted."""
         with scanned(keys) as scan:
             self._check(table, scan)
             matches = f"SELECT 1 FROM {scan.relation} source WHERE {_matches(list(scan.types))}"  # noqa: S608
             return self.execute(f"DELETE FROM {table} target WHERE EXISTS ({matches})")  # noqa: S608
 
     def comment(self, table: TableName, comments: Mapping[str, str]) -> None:
-        """Set the comments of columns of a table, by column name."""
+        """Set the comments of a table's columns; the keys are column names."""
         comment(self.connection, table, comments)
 
     def _insert(self, table: TableName, scan: Scan, *, where: str = "TRUE") -> int:
@@ -214,7 +214,7 @@ class HyperFile:
         )
 
     def _check(self, table: TableName, scan: Scan, *, key: Sequence[str] = ()) -> None:
-        """Refuse data whose columns do not fit the table, or that repeats a key."""
+        """Refuse data that repeat a key, or whose columns do not fit the table."""
         columns = self.columns(table)
         if not scan.types:
             raise HyperFileError(f"{table}: the data has no columns")
@@ -228,8 +228,8 @@ class HyperFile:
             )
         if not key:
             return
-        # Refuse repeated keys: hyperd would use an arbitrary one of the rows that share a key.
-        # Texts that differ may be equal in the collation of the table.
+        # Refuse repeated keys, because hyperd would pick any of the rows that share a key. Compare
+        # in the collation of the table, in which different texts may be equal.
         compared = ", ".join(
             escape_name(name) + "".join(columns[name].partition(" COLLATE ")[1:])
             if scan.types[name] == "TEXT"
@@ -245,14 +245,15 @@ class HyperFile:
             raise HyperFileError(f"{table}: the key ({values}) is repeated in the data")
 
     def _check_values(self, table: TableName, scan: Scan, *, besides: Sequence[str] = ()) -> None:
-        """Refuse values that hyperd would round, or cut off, for the column of the table."""
+        """Refuse values that hyperd would round or cut off to fit the column of the table."""
         columns = self.columns(table)
         for name, type_ in scan.types.items():
             target = columns[name]
             if name in besides or type_ == target or not _may_change(type_, target):
                 continue
             value = escape_name(name)
-            # A large number may be beyond its own type after it was rounded.
+            # Cast back to a wider type: rounding may move a large number beyond the range of its
+            # own type.
             back = "NUMERIC(38,0)" if type_ == "BIGINT" else type_
             found = self.connection.execute_list_query(
                 f"SELECT {value} FROM {scan.relation} source "  # noqa: S608
@@ -265,8 +266,8 @@ class HyperFile:
                 )
 
 
-# For the kind of each type, the kinds of types to which hyperd casts its values by rounding them or
-# by cutting off a part. From 64-bit floats to 32 bits, rounding is what the type is for.
+# For each type, the types to which hyperd casts values by rounding them or cutting off a part.
+# Rounding 64-bit floats to 32 bits is allowed: users choose that type in order to round.
 _WHOLE = ("SMALLINT", "INTEGER", "BIGINT")
 _ROUNDED = {
     "INTEGER": ("REAL",),
@@ -303,11 +304,11 @@ def open_hyper(
     version: int = LOWEST,
     hyper: HyperProcess | None = None,
 ) -> Generator[HyperFile]:
-    """Open a `.hyper` file to read ("r"), to change ("a"), or to create or replace ("w").
+    """Open a `.hyper` file to read it ("r"), to change it ("a"), or to create or replace it ("w").
 
-    Changes are made to a copy, which replaces the file when the block succeeds. Readers see all
-    changes or none, and after an error the file is unchanged. A replaced file keeps its
-    permissions, and a link its target.
+    Changes are made to a copy, which replaces the file when the block succeeds. So readers see all
+    changes or none, and an error leaves the file unchanged. A replaced file keeps its permissions.
+    If `path` is a link, the target of the link is replaced.
 
     Args:
         version: the format version of a new file.
@@ -315,7 +316,7 @@ def open_hyper(
 
     Raises:
         HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.
-        RefreshError: no space is left on the disk, or the file does not hold what was written.
+        RefreshError: no space is left on the disk, or the file does not hold all rows.
     """
     hyper, path = hyper or hyper_process(), Path(path).absolute()
     if mode == "r":
@@ -328,7 +329,7 @@ def open_hyper(
             with new_file(hyper, path, version=version) as connection:
                 yield HyperFile(connection)
             return
-        # Keep the original file open, so that no other process can change it meanwhile.
+        # Keep the original file open, so that no other process can change it during the block.
         with atomic_path(path) as unfinished, _connect(hyper, path):
             shutil.copyfile(path, unfinished)
             connection = _connect(hyper, unfinished)
@@ -337,7 +338,7 @@ def open_hyper(
 
 
 def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
-    """Return, for each table of a file, the SQL types of its columns, by name and in order."""
+    """Return the SQL types of the columns of each table, in order; the keys are names."""
     with open_hyper(path, hyper=hyper) as file:
         return {table: file.columns(table) for table in file.table_names()}
 
@@ -349,7 +350,7 @@ def read_table(hyper: HyperProcess, path: Path, table: TableName) -> pa.Table:
 
 
 def _connect(hyper: HyperProcess, path: Path) -> Connection:
-    """Connect to a file; raise a HyperFileError with hyperd's reason if that fails."""
+    """Connect to a file; if the connection fails, raise a HyperFileError with hyperd's reason."""
     if path.suffix != ".hyper":
         raise HyperFileError(f"{path}: the name must end in .hyper")
     try:
@@ -360,7 +361,7 @@ def _connect(hyper: HyperProcess, path: Path) -> Connection:
 
 @contextmanager
 def _exclusive(path: Path) -> Generator[None]:
-    """Keep other threads from changing the file; hyperd's lock stops only other processes."""
+    """Keep other threads from changing the file, because hyperd's lock stops only processes."""
     with _lock:
         if path in _changing:
             raise HyperFileError(f"{path}: another thread is changing it")
