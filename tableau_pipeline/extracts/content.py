@@ -40,7 +40,8 @@ def table_source(
     read_names = {stored_name(column) for column in columns}
     layouts: dict[Layout, list[str]] = {}
     if any(file.layout for file in files):
-        # A file without a layout was written by Spark, with row hashes that are not needed here.
+        # Spark may have written the files that have no layout, with row hashes that are not needed
+        # here.
         plain = plain_layout(snapshot.columns)
         for file in files:
             # Read other columns only if the hash of each row is needed.

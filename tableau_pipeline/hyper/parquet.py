@@ -1,6 +1,6 @@
-"""Tables in Parquet files: where the files are, and SQL for their rows.
+"""Tables in Parquet files: the places of the files, and SQL for the rows.
 
-Of the columns in a file, hyperd reads only those that a query uses.
+hyperd reads only the columns of a file that a query uses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ class Folder(Protocol):
         """Return the path or URL of a file, for messages."""
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the local paths of files; files that are not on this machine are fetched."""
+        """Return the local paths of files; fetch files that are not on this machine."""
 
     def missing(self, names: Sequence[str]) -> list[str]:
         """Return the full names of the given files that do not exist."""
@@ -43,7 +43,7 @@ class Folder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalFolder:
-    """A folder on a disk; `path` is absolute. The name of a file elsewhere is its absolute path."""
+    """A folder on a disk; `path` is absolute. Files in other folders are named by absolute path."""
 
     path: Path
 
@@ -61,18 +61,19 @@ class LocalFolder:
         return tuple(name if name.startswith("/") else f"{folder}/{name}" for name in names)
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Return the paths at which there is no file."""
+        """Return the paths of the given files that do not exist."""
         return [path for path in self.paths(names) if not Path(path).exists()]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """How some Parquet files hold a column: under which name, or as one value for all rows.
+    """How some Parquet files store a column: under a name, or as one value for all rows.
 
     Attributes:
         column: the column of the table.
         name: the name of the column in the files; None if the files lack the column.
-        value: if the files lack the column, its value in all their rows, as text; None for NULL.
+        value: the text of the column's value in all rows, if the files lack the column; None for
+            NULL.
     """
 
     column: Column
@@ -80,12 +81,12 @@ class StoredColumn:
     value: str | None = None
 
 
-# How a file holds all columns of its table, in their order.
+# How a file stores each column of its table, in the order of the columns.
 Layout = tuple[StoredColumn, ...]
 
 
 def plain_layout(columns: Sequence[Column]) -> Layout:
-    """Return the layout of files that hold each column under its own name and type."""
+    """Return the layout of files that store each column under its own name and type."""
     return tuple(StoredColumn(stored, stored.name) for stored in map(stored_column, columns))
 
 
@@ -97,11 +98,12 @@ class TableSource:
         name: the table's name in the extract, in the schema "Extract".
         columns: the columns in the order of the extract; further columns of the files are left out.
         files: the names of files in `folder`, or absolute paths; () for an empty table.
-        layouts: for each layout, the files that have it; {} if all files hold each column under
-            its own name and type. With layouts, the hash of a row is not stored, but computed.
-        where: an SQL condition over the columns; rows that do not meet it are left out.
-        comments: the comments of columns, by column name.
-        folder: the folder of the files; it returns their local paths when the rows are read.
+        layouts: for each layout, the files with this layout; {} if all files store each column
+            under its own name and type. If there are layouts, the hash of each row is computed
+            instead of read.
+        where: an SQL condition for the rows to include; None for all rows.
+        comments: the comments of columns; the keys are column names.
+        folder: the folder of the files, which returns their local paths when the rows are read.
     """
 
     name: str
@@ -123,13 +125,14 @@ def row_text(columns: Sequence[Column]) -> str:
         value, type_ = escape_name(column.name), hyper_type(column, table="")
         text = f"CAST({value} AS TEXT)"
         if type_ == "BYTES":
-            # Encode bytes, because they need not be valid text.
+            # Encode bytes, because bytes may be invalid text.
             text = f"encode({value}, 'hex')"
         elif type_ in ("DOUBLE PRECISION", "REAL"):
-            # hyperd stores only one of 0.0 and -0.0 in a column that has both.
+            # Give 0.0 and -0.0 the same text: hyperd stores one of them if a column has both.
             text = f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
         elif type_ == "TEXT":
-            # Only a text may contain a semicolon, so prefix its length, which shows where it ends.
+            # Prefix the length of a text, because only a text may contain the separator, a
+            # semicolon.
             text = f"LENGTH({text}) || '=' || {text}"
         parts.append(f"COALESCE({text}, '-') || ';'")
     return " || ".join(parts)
@@ -152,7 +155,7 @@ def select_sql(table: TableSource) -> str:
     values, stored = [], []
     for column in table.columns:
         type_ = hyper_type(column, table=table.name)
-        # Without files there is nothing to scan, so use NULLs of the right types.
+        # If there are no files to scan, use NULLs of the right types.
         value = value_of(column) if table.files else "NULL"
         values.append(f"CAST({value} AS {type_}) AS {escape_name(column.name)}")
         stored.append(f"{escape_name(stored_name(column))} {stored_type(column, type_)}")
@@ -167,13 +170,14 @@ def select_sql(table: TableSource) -> str:
 
 
 def _parquet(table: TableSource, files: Sequence[str], *, columns: Sequence[str]) -> str:
-    """Return SQL for some files of a table, with these columns.
+    """Return SQL that reads some columns from some files of a table.
 
-    hyperd refuses a file in which one of these columns has another type than given here. Columns
-    that are not given may have types that hyperd cannot read.
+    hyperd refuses a file if one of `columns` has another type in the file. Other columns of the
+    file may even have types that hyperd cannot read.
     """
     sources = ", ".join(map(string_literal, table.folder.paths(files)))
-    # Without columns, let hyperd find them in the file: an external table needs at least one.
+    # If no columns are given, let hyperd find them in the file, because an external table needs at
+    # least one column.
     descriptor = f"COLUMNS => DESCRIPTOR({', '.join(columns)}), " if columns else ""
     return f"external(ARRAY[{sources}], {descriptor}FORMAT => 'parquet')"
 
@@ -189,13 +193,13 @@ def _in_layouts(table: TableSource) -> str:
     # Hash the stored values, so that the hash does not depend on the types that a data source
     # declares.
     hashed = f"(SELECT {selected}, sha256({row_text(columns)}) AS {_HASH} FROM {united}) hashed"  # noqa: S608
-    # The last of the eight bytes carries the sign.
+    # The last of the eight bytes determines the sign of the number.
     number = f"{number_of(_HASH, 7)} + (CAST(get_byte({_HASH}, 7) AS BIGINT) - 128) * {256**7}"
     return f"(SELECT {selected}, {number} AS {_HASH} FROM {hashed}) stored"  # noqa: S608
 
 
 def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
-    """Return SQL for all columns of a layout, read from the files that have this layout."""
+    """Return SQL that reads all columns of a layout from the files with this layout."""
     values, stored = [], []
     for each in layout:
         type_ = stored_type(each.column, hyper_type(each.column, table=""))
@@ -213,10 +217,10 @@ def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
 def unreadable_columns(hyper: HyperProcess, table: TableSource) -> Iterator[str]:
     """Read the whole table, and yield a phrase for each column with values that hyperd refuses.
 
-    This is needed because hyperd's own errors may not name the column.
+    hyperd's own errors may not name the column.
     """
     for column in table.columns:
-        # Drop the condition, because it may name one of the other columns.
+        # Drop the condition on rows, because it may name another column.
         alone = replace(table, columns=(column,), where=None)
         # Use DISTINCT, because a plain count would not read the values.
         values = f"SELECT DISTINCT * FROM {select_sql(alone)} source"  # noqa: S608

@@ -1,4 +1,4 @@
-"""hyperd, the database engine behind `.hyper` files: one hyperd for each Python process."""
+"""Start hyperd, the database engine for `.hyper` files, once for each Python process."""
 
 import atexit
 import os
@@ -13,7 +13,7 @@ from tableauhyperapi import Connection, CreateMode, HyperException, HyperProcess
 
 from tableau_pipeline.errors import SettingError
 
-# Half of this is not enough: with 16 MiB, hyperd cannot sort 200,000 short texts.
+# hyperd needs 32 MiB: with 16 MiB, it cannot sort 200,000 short texts.
 _LEAST_MEMORY = 32 * 2**20
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -24,7 +24,7 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
     Args:
         setting: an amount such as "512m" or "4g", or a share of the memory that this process may
             use, such as "50%".
-        root: the folder that contains `proc` and `sys`.
+        root: the folder with the folders `proc` and `sys`.
 
     Raises:
         RefusedError: `setting` is neither an amount nor a share, or is too little for hyperd.
@@ -38,8 +38,8 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
             )
         return memory
     if share and 0 < int(share[1]) <= 100:
-        # Take the share of the smallest of these: the memory of the machine, and the limits of the
-        # control groups, such as that of a container.
+        # Apply the share to the least memory: either that of the machine, or the smallest limit of
+        # a control group. A container has such a limit.
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return min([machine, *_group_limits(root)]) * int(share[1]) // 100
     raise SettingError(
@@ -51,8 +51,7 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
 def _group_limits(root: Path) -> Iterator[int]:
     """Yield the memory limits, in bytes, of this process's control groups of versions 1 and 2.
 
-    Only Linux has control groups. Their files are described in cgroups(7) and in the kernel's
-    cgroup-v2.rst.
+    Only Linux has control groups. For their files, see cgroups(7) and the kernel's cgroup-v2.rst.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -67,8 +66,8 @@ def _group_limits(root: Path) -> Iterator[int]:
         else:
             continue
         own_group = folder / path.lstrip("/")
-        # The limit of a group holds for all groups below it, so read the groups above as well. A
-        # container may see its own group as the root, and no group above it.
+        # The limit of a group also applies to its subgroups, so read the parents of our group as
+        # well. A container may see its own group as the root, without parents.
         for group in (own_group, *own_group.parents):
             if group.is_relative_to(folder):
                 with suppress(OSError):
@@ -81,10 +80,10 @@ USER_AGENT = f"tableau_pipeline/{version('tableau_pipeline')}"
 
 
 class Hyperd(HyperProcess):
-    """A hyperd that closes when nothing refers to it any more.
+    """A hyperd that closes when no object refers to it any more.
 
-    So no thread can close it while another thread uses it, and no warning about an unclosed process
-    appears when a crashed hyperd is replaced.
+    So no thread can close hyperd while another thread uses it. When a crashed hyperd is replaced,
+    no warning about an unclosed process appears.
 
     Attributes:
         memory: the memory that this hyperd may use, in bytes.
@@ -98,7 +97,8 @@ class Hyperd(HyperProcess):
             else Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU,
             user_agent=USER_AGENT,
             parameters={
-                # Without this, hyperd writes hyperd.log, with SQL, into the working directory.
+                # Turn off logging: by default, hyperd writes hyperd.log, with SQL, into the working
+                # directory.
                 "log_config": "",
                 "memory_limit": f"{memory // 2**20}m",
             },
@@ -115,33 +115,34 @@ _running: dict[tuple[str, bool], Hyperd] = {}
 def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hyperd:
     """Return the hyperd of this Python process; start it if none is running.
 
-    All threads share one hyperd, because starting one takes about 0.1 s, and each may use memory up
-    to its limit. A damaged file can crash hyperd. Therefore call this function before each piece of
-    work: after a crash it starts a new hyperd. A call takes about 1 ms.
+    All threads share one hyperd: each start takes about 0.1 s, and each hyperd may use memory up to
+    its limit. A damaged file can crash hyperd. After a crash, this function starts a new hyperd, so
+    call it before each piece of work. A call takes about 1 ms.
 
     Args:
         memory_limit: an amount of memory such as "4g", or a share of the memory that this process
-            may use, such as "50%". hyperd's own default, 80 % of the machine's memory, is too much
-            next to a JVM.
+            may use, such as "50%". hyperd's own default is 80 % of the machine's memory, which
+            leaves too little for a JVM.
         telemetry: whether to send usage data to Tableau.
 
     Raises:
         RefusedError: `memory_limit` is neither an amount nor a share, or is too little.
     """
     key = (memory_limit, telemetry)
-    # Check without the lock, because a busy hyperd takes longer to answer.
+    # Check hyperd before taking the lock, because a busy hyperd answers slowly.
     process = _running.get(key)
     if process is not None and _is_running(process):
         return process
     with _lock:
-        # If the entry has changed, another thread has already started a new hyperd.
+        # Start a hyperd only if the entry is unchanged. If it changed, another thread has started
+        # one.
         if _running.get(key) is process:
             _running[key] = Hyperd(memory=limit_in_bytes(memory_limit), telemetry=telemetry)
         return _running[key]
 
 
 def _is_running(process: HyperProcess) -> bool:
-    """Whether a hyperd still runs; `is_open` alone would show only that we have not closed it."""
+    """Whether a hyperd still runs. Connect to find out: after a crash, `is_open` is still true."""
     if not process.is_open:
         return False
     try:
@@ -154,9 +155,9 @@ def _is_running(process: HyperProcess) -> bool:
 def connect(
     hyper: HyperProcess, path: Path | str | None = None, create_mode: CreateMode = CreateMode.NONE
 ) -> Connection:
-    """Connect to hyperd, and to the file at `path` if given, with UTC as the time zone.
+    """Connect to hyperd and to the file at `path`, if given; use UTC as the time zone.
 
-    By default, casts between instants and wall clock times would use the machine's zone.
+    hyperd's default would be the machine's zone in casts between instants and wall clock times.
     """
     return Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
 

@@ -1,4 +1,4 @@
-"""Relationships between the tables of a `.hyper` file, and the shape that Tableau requires."""
+"""Relationships between the tables of a `.hyper` file, and the form that Tableau requires."""
 
 from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -13,7 +13,7 @@ from tableau_pipeline.yaml_keys import keyed, written_as
 class Relationship:
     """A many-to-one relationship: many rows of `from` refer to one row of `to`.
 
-    The file stores it as an assumed foreign key of `many`.
+    The `.hyper` file stores the relationship as an assumed foreign key of the table `many`.
     """
 
     many: Annotated[str, Field(validation_alias="from", description="Table of the many side.")]
@@ -25,7 +25,7 @@ class Relationship:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that identify a row of `one`."""
+        """The columns that identify a row of the table `one`."""
         return tuple(column for _, column in self.on)
 
     def __str__(self) -> str:
@@ -33,10 +33,10 @@ class Relationship:
 
 
 def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -> str | None:
-    """Return why Tableau would refuse a file with these tables; None if it would accept the file.
+    """Return why Tableau refuses a file with these tables; None if Tableau accepts the file.
 
-    Tableau (2021.4 and later) requires one fact table, from which every other table is reached by
-    exactly one path of relationships from many to one.
+    Tableau (2021.4 and later) requires one fact table. From the fact table, exactly one path of
+    relationships, each from many to one, must lead to every other table.
     """
     reached_from: dict[str, str] = {}
     for edge in relationships:

@@ -1,4 +1,4 @@
-"""Columns and their types: a Spark type becomes a Hyper type with the same values, or is refused.
+"""Columns and their types: turn each Spark type into a Hyper type with the same values, or refuse.
 
 `docs/reference/types.md` lists the types.
 """
@@ -17,8 +17,8 @@ from tableauhyperapi import SqlType, TypeTag, escape_name
 def string_literal(text: str) -> str:
     """Return a text as a string literal of SQL.
 
-    `tableauhyperapi.escape_string_literal` is not used: it writes a control character as one to
-    three octal digits, and hyperd reads a digit that follows as part of the escape.
+    `tableauhyperapi.escape_string_literal` would not be exact. It writes a control character as one
+    to three octal digits, and hyperd reads a digit after them as part of the escape.
     """
     quoted = text.replace("'", "''")
     if "\0" not in text:
@@ -38,8 +38,8 @@ class Column:
     """A column of a model.
 
     Attributes:
-        type: Spark's name of the type, such as "decimal(10,2)"; or the type that a data source
-            declares for the column, such as "timestamp at Europe/Paris" (see `TypePolicy`).
+        type: Spark's name of the type, such as "decimal(10,2)". If a data source declares another
+            type for the column, that type, such as "timestamp at Europe/Paris"; see `TypePolicy`.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Column:
 
 
 def json_text(column: str) -> str:
-    """Return the name of the snapshot's column that holds a nested column as JSON text."""
+    """Return the name of the column that stores the JSON text of a nested column in a snapshot."""
     return f"_json_of_{column}"
 
 
 def name_problems(names: Sequence[str]) -> list[str]:
-    """Return a phrase for each empty or repeated name; case does not count, as in Spark."""
+    """Return a phrase for each empty or repeated name; ignore case in names, as Spark does."""
     problems = [
         f"the name of column {at} is empty: name it" for at, name in enumerate(names, 1) if not name
     ]
@@ -68,7 +68,7 @@ def name_problems(names: Sequence[str]) -> list[str]:
 LOWEST = 2
 NEWEST = 4
 
-# The first products that can open a file, by its format version.
+# The first products that can open a file; the keys are versions of the file format.
 # https://tableau.github.io/hyper-db/docs/hyper-api/hyper_process#default_database_version
 PRODUCTS = {
     LOWEST: "Tableau 2020.4.15, 2021.1.12, 2021.2.9, 2021.3.8, 2021.4.4, 2022.1.2 and later",
@@ -77,22 +77,24 @@ PRODUCTS = {
 }
 
 
-# Each rule has three parts: a pattern for type names of Spark and of `TypePolicy`; the SQL type,
-# with a placeholder for each group of the pattern; and the family of the type. Hyper can compare
-# only types of the same family.
+# A rule has three parts: a pattern for names of types, as Spark and `TypePolicy` write them; the
+# SQL type, with a placeholder for each group of the pattern; and the family of the type. Hyper can
+# compare only types of the same family.
 _RULES = (
     ("boolean", "BOOLEAN", "BOOLEAN"),
     ("tinyint|smallint", "SMALLINT", "NUMBER"),
     ("int", "INTEGER", "NUMBER"),
     ("bigint", "BIGINT", "NUMBER"),
-    # Widening a 32-bit float is exact; storing it needs a file version that older products refuse.
+    # Widen 32-bit floats, which is exact. A file with 32-bit floats has a version that older
+    # products refuse.
     ("float|double", "DOUBLE PRECISION", "NUMBER"),
     ("float as real", "REAL", "NUMBER"),
     (r"decimal\((\d+),(\d+)\)", "NUMERIC({0},{1})", "NUMERIC"),
     (r"string( collate .+)?|(char|varchar)\(\d+\)|json of .+", "TEXT", "TEXT"),
     ("binary", "BYTES", "BYTES"),
     ("date", "DATE", "MOMENT"),
-    # Tableau's datetime has no zone: an instant becomes the wall clock time in UTC, or in a zone.
+    # Tableau's datetime has no zone. So an instant becomes the wall clock time in UTC, or in a
+    # declared zone.
     ("timestamp|timestamp at .+|timestamp_ntz", "TIMESTAMP", "MOMENT"),
     ("timestamp with time zone", "TIMESTAMPTZ", "INSTANT"),
 )
@@ -111,17 +113,17 @@ _AT_ZONE = re.compile(r"timestamp at (.+)")
 
 
 class UnsupportedTypeError(Exception):
-    """Tableau has no type for the type of a column."""
+    """Tableau has no type that can hold the values of a column."""
 
 
 def hyper_type(column: Column, *, table: str) -> str:
     """Return the SQL type of a column in a `.hyper` file.
 
     Raises:
-        UnsupportedTypeError: names the table, the column, its type and what to do.
+        UnsupportedTypeError: Tableau has no such type. The message names table, column and remedy.
     """
     if (rule := _rule_for(column.type)) is None:
-        # Only the outermost type matters: an array of structs is an array.
+        # Search only the outermost type: an array of structs is an array.
         family = next((name for name in _REMEDIES if name in column.type.split("<")[0]), None)
         remedy = _REMEDIES.get(family or "", "cast it in the model, or leave the column out")
         raise UnsupportedTypeError(
@@ -137,7 +139,7 @@ def stored_name(column: Column) -> str:
 
 
 def stored_column(column: Column) -> Column:
-    """Return a column as the Parquet files of its model hold it, whatever type is declared."""
+    """Return the column with the name and type that the Parquet files of its model have for it."""
     if column.type.startswith(("json of ", "array<", "map<", "struct<", "variant")):
         return Column(json_text(column.name), "string")
     if zone_of(column):
@@ -146,13 +148,13 @@ def stored_column(column: Column) -> Column:
 
 
 def stored_type(column: Column, type_: str) -> str:
-    """Return the SQL type of a column in the Parquet files; `type_` is its type in the extract."""
-    # Spark stores instants, which do not depend on the zone in which they are shown.
+    """Return the SQL type of a column in the Parquet files; `type_` is the type in the extract."""
+    # Spark stores instants, which are independent of the zone in which a column shows them.
     return "TIMESTAMPTZ" if zone_of(column) else type_
 
 
 def value_of(column: Column) -> str:
-    """Return SQL for the value of a column from the stored columns; the caller casts it."""
+    """Return SQL for a column's value, taken from the stored column; the caller casts the value."""
     name = escape_name(stored_name(column))
     zone = zone_of(column)
     if zone is None or column.type == _WITH_ZONE:
@@ -161,7 +163,7 @@ def value_of(column: Column) -> str:
 
 
 def zone_of(column: Column) -> str | None:
-    """Return the zone in which a column shows its instants; None if it holds no instants."""
+    """Return the zone in which a column shows its instants; None for a column without instants."""
     if column.type in ("timestamp", _WITH_ZONE):
         return "UTC"
     declared = _AT_ZONE.fullmatch(column.type)
@@ -174,15 +176,15 @@ def is_moment(column: Column) -> bool:
 
 
 def comparable(one: str, other: str) -> bool:
-    """Whether Hyper can compare a column of one Spark type with a column of the other."""
+    """Whether Hyper can compare columns of these two Spark types."""
     return _family(one) == _family(other)
 
 
 def file_version(columns: Iterable[Column]) -> int:
-    """Return the lowest format version for the columns, so that most products can open the file."""
+    """Return the lowest format version for the columns: most products can open such a file."""
     version = LOWEST
     for sql, _ in filter(None, (_rule_for(column.type) for column in columns)):
-        # Version 2 stores decimals in 64 bits, which have room for 18 digits.
+        # Version 2 stores decimals in 64 bits, so a decimal has at most 18 digits.
         digits = re.match(r"NUMERIC\((\d+),", sql)
         needed = 3 if digits and int(digits[1]) > 18 else NEWEST if sql == "REAL" else LOWEST
         version = max(version, needed)
@@ -208,7 +210,7 @@ _SQL_TYPES = {
     pa.int16(): "SMALLINT",
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
-    # Hyper has no unsigned integers, so each of them needs the next wider type.
+    # Hyper has no unsigned integers, so an unsigned integer needs the next wider type.
     pa.uint8(): "SMALLINT",
     pa.uint16(): "INTEGER",
     pa.uint32(): "BIGINT",
@@ -230,10 +232,11 @@ class UnsupportedArrowTypeError(Exception):
 def plain_field(field: pa.Field) -> pa.Field:
     """Return the field with a type that hyperd can read, and that can hold the field's values.
 
-    Nanoseconds become microseconds; a cast fails if a value is not in whole microseconds.
+    The unit of times becomes microseconds. A cast to the new type fails if a value is finer.
 
     Raises:
-        UnsupportedArrowTypeError: names the column and its type.
+        UnsupportedArrowTypeError: Hyper has no such type. The message names the column and its
+            type.
     """
     type_ = _plain_type(field.type)
     if type_ not in _SQL_TYPES and not pa.types.is_decimal128(type_):
@@ -245,7 +248,7 @@ def plain_field(field: pa.Field) -> pa.Field:
 
 
 def arrow_sql_type(type_: pa.DataType) -> str:
-    """Return the SQL type of a plain column."""
+    """Return the SQL type for a type of `plain_field`."""
     if pa.types.is_decimal128(type_):
         return f"NUMERIC({type_.precision},{type_.scale})"
     return _SQL_TYPES[type_]
@@ -258,8 +261,8 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
         return pa.binary()
-    # Widen 32-bit floats: Hyper stores them only in version 4 of its format, and 64 bits can hold
-    # the same values.
+    # Widen 32-bit floats, which keeps their values. Hyper stores 32-bit floats only in version 4 of
+    # its file format.
     if pa.types.is_floating(type_):
         return pa.float64()
     if pa.types.is_date(type_):
@@ -268,7 +271,7 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
         return pa.time64("us")
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", "UTC" if type_.tz else None)
-    # A column of nothing but NULLs fits into any type.
+    # A column with only NULLs fits into any type.
     if pa.types.is_null(type_):
         return pa.string()
     if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
@@ -276,7 +279,7 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     return type_
 
 
-# The SQL names of some types; the keys are the different names that the Hyper API uses.
+# The SQL names of types for which the Hyper API uses another name; the keys are the API's names.
 _SQL_NAMES = {
     "BOOL": "BOOLEAN",
     "SMALL_INT": "SMALLINT",
@@ -292,7 +295,7 @@ _SQL_NAMES = {
 def sql_type(type_: SqlType, collation: str | None = None) -> str:
     """Return the SQL name of a type, such as "NUMERIC(10,2)" or 'TEXT COLLATE "en_US_CI"'.
 
-    Return "UNSUPPORTED(number)" if the Hyper API does not know the type.
+    If the Hyper API does not know the type, return "UNSUPPORTED(number)".
     """
     name = str(type_).replace(" ", "")
     if type_.tag is TypeTag.UNSUPPORTED:
@@ -300,16 +303,17 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
     return _SQL_NAMES.get(name, name) + (f' COLLATE "{collation}"' if collation else "")
 
 
-# For each Hyper type, the Spark type to use in new models; other Spark types may become it, too.
+# For each Hyper type, the Spark type to use in new models. Several Spark types may become the same
+# Hyper type.
 _SPARK_TYPES = {hyper: spark.split("|")[-1] for spark, hyper, _ in _RULES}
 _SPARK_TYPES |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
 
 
 def spark_type(sql_type: str) -> str | None:
-    """Return the Spark type that is published as this SQL type; None if there is none."""
+    """Return a Spark type that is published as this SQL type; None if no Spark type is."""
     if sql_type.startswith("NUMERIC("):
         return sql_type.replace("NUMERIC", "decimal")
-    # Text is published without its length and collation.
+    # The length and the collation of a text type are not published.
     is_text = sql_type.startswith(("TEXT", "CHAR", "VARCHAR"))
     return "string" if is_text else _SPARK_TYPES.get(sql_type)
 
@@ -324,12 +328,13 @@ class TypePolicy:
     """How a data source publishes some of Spark's types.
 
     Attributes:
-        timestamps: how to publish instants (Spark's `timestamp`), as Tableau's datetime has no
-            zone: as wall clock times in UTC or in a zone, or as Hyper's TIMESTAMP WITH TIME ZONE.
-            Values of `timestamp_ntz` are wall clock times already, so this does not apply to them.
+        timestamps: how to publish instants (Spark's `timestamp`), because Tableau's datetime has no
+            zone. Instants become wall clock times in UTC or in a zone, or Hyper's TIMESTAMP WITH
+            TIME ZONE. Values of `timestamp_ntz` already are wall clock times, so they stay
+            unchanged.
         nested: whether to refuse arrays, maps, structs and variants, or to publish JSON text.
-        floats: whether to widen 32-bit floats, which is exact, or to keep them, which needs
-            version 4 of the file format.
+        floats: whether to widen 32-bit floats or to keep them. Widening is exact; keeping them
+            needs version 4 of the file format.
     """
 
     timestamps: Literal["utc", "with_time_zone"] | ZoneInfo = "utc"

@@ -9,7 +9,7 @@ __all__ = ["read_files"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `read_files` when it is first used: publishing files needs no Spark."""
+    """Import `read_files` at its first use, so that publishing files works without Spark."""
     if name == "read_files":
         from tableau_pipeline.ingest.frames import read_files
 

@@ -1,4 +1,4 @@
-"""The columns of files: names and Spark's names of types, parsed from Spark's DDL without Spark."""
+"""Parse the columns of files from Spark's DDL, without Spark: their names and Spark's types."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tableau_pipeline.errors import FilesError
 from tableau_pipeline.hyper.types import Column, name_problems
 
-# Spark's other names of types.
+# Further names that Spark accepts for its types.
 _ALIASES = {
     "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float",
     "timestamp_ltz": "timestamp", "dec": "decimal", "numeric": "decimal", "character": "char",
@@ -20,7 +20,7 @@ _TYPES = {
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp"),
     *("timestamp_ntz", "string", "binary", "void", "variant", *_ARGUMENTS),
 }
-# Types with arguments of their own, which no column of a text file has.
+# Types with their own syntax of arguments; no column of a text file has such a type.
 _OTHERS = re.compile(r"(array|map|struct)<.+>|interval( .+)?|time(\(\d\))?", re.DOTALL)
 _MOST_DIGITS = 38
 _QUOTED = r"""`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -34,7 +34,7 @@ _COLUMN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of files in their order; the keys of `comments` are names of columns."""
+    """The columns of files, in order; the keys of `comments` are column names."""
 
     columns: tuple[Column, ...]
     comments: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Columns:
 
 
 def spark_schema(columns: Columns) -> str:
-    """Return the schema as Spark stores it in Parquet files, with the comments."""
+    """Return the schema with the comments, in the form that Spark stores in Parquet files."""
     fields = []
     for column in columns.columns:
         comment = columns.comments.get(column.name)
@@ -75,7 +75,7 @@ def declared_columns(text: str) -> Columns:
     """Parse columns such as "id bigint, day date", as Spark does.
 
     Raises:
-        FilesError: they are not Spark's DDL, or their names are empty or repeated.
+        FilesError: the text is not Spark's DDL, or a name is empty or repeated.
     """
     columns, comments = list[Column](), dict[str, str]()
     for part in _parts(text):
@@ -108,7 +108,7 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 
 def kind_of(type_: str) -> str:
-    """Return a type without its arguments: "decimal" for "decimal(10,2)"."""
+    """Return the name of a type without arguments: "decimal" for "decimal(10,2)"."""
     return re.split(r"[ (<]", type_, maxsplit=1)[0]
 
 
@@ -118,7 +118,7 @@ def arguments_of(type_: str) -> tuple[int, ...]:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at the commas that no brackets or quotes enclose."""
+    """Split a text at the commas outside brackets and quotes."""
     parts, depth = [""], 0
     for piece in _TOKEN.findall(text):
         depth += (piece in ("<", "(")) - (piece in (">", ")"))

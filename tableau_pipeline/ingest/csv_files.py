@@ -16,7 +16,8 @@ from tableau_pipeline.ingest.errors import Chunk, printable
 from tableau_pipeline.ingest.options import ReadOptions, open_text
 
 _T = TypeVar("_T")
-# Characters that are read at once. Twice as many would take a fifth more memory for large files.
+# The number of characters to read at once. Twice as many would take a fifth more memory for large
+# files.
 _BLOCK = 1 << 21
 _SEPARATORS = (";", "\t", "|", ",")
 # A first line that declares the separator of the file to Excel.
@@ -36,21 +37,23 @@ class _Grammar:
         start = rf"(?<![^{sep}\r\n])"
         escaped = rf"{escape}[{quote}{escape}{sep}]" if escape else ""
         inner = _all_of(rf"[^{quote}{escape}]++|{escaped or quote * 2}")
-        # Arrow finds the values; these patterns take all text up to the next quote in one step.
+        # These patterns match all text up to the next quote in one step; Arrow splits it into
+        # values.
         parts, opened, quoted = [rf"[^{quote}{escape}\r\n]++", escaped], "", "(?!)"
         if quote:
             opened, quoted = rf"{start}{quote}{inner}", rf"{quote}{inner}(?:{quote}|\Z)"
-            # A quote within a value without quotes is an ordinary character.
+            # A quote inside an unquoted value is an ordinary character.
             parts += [rf"{opened}{quote}(?=[{sep}\r\n])", rf"(?<=[^{sep}\r\n]){quote}"]
         body = _all_of("|".join(filter(None, parts)))
         record = body + (r"\r(?!\n)" if end == "\r" else r"\r?+\n")
         self.options, self.end, self.record = options, end, re.compile(record, re.DOTALL)
         self.records = re.compile(_all_of(record), re.DOTALL)
-        # A record up to an error; a record that may continue; and a value up to its last quote.
+        # Three patterns: a record up to an error, a record that may continue, and a value up to its
+        # last quote.
         self.body = re.compile(body, re.DOTALL)
         self.open = re.compile(rf"{body}(?:{opened})?\Z", re.DOTALL)
         self.opened = re.compile(opened, re.DOTALL)
-        # Text to leave out: comments, and blanks around values, but nothing within quotes.
+        # The text to leave out: comments, and blanks around values. Text within quotes stays.
         blank = " " if options.sep == "\t" else r"[ \t]"
         leading = f"{blank}*+" * options.ignore_leading_white_space
         left_out = [rf"{start}{leading}({quoted})"]
@@ -64,8 +67,9 @@ class _Grammar:
 
 
 def _all_of(pattern: str) -> str:
-    """Match a pattern as often as possible, and never go back, which would take memory."""
-    # Without the atomic group, Python before 3.11.5 matches wrongly, or for ever: gh-106052.
+    """Match a pattern as often as possible. Never backtrack, which would take memory."""
+    # The atomic group avoids a bug of Python before 3.11.5, which matches wrongly or hangs:
+    # gh-106052.
     return f"(?>{pattern})*+"
 
 
@@ -74,7 +78,7 @@ class _Block(NamedTuple):
 
     Attributes:
         line: the line number of the first record.
-        comments: the places of comments, which are blank lines in `text`.
+        comments: the places of comments; `text` has blank lines at these places.
     """
 
     line: int
@@ -83,7 +87,7 @@ class _Block(NamedTuple):
     comments: Collection[str]
 
     def records(self) -> Iterator[tuple[str, str]]:
-        """Yield the place and the text of each record, without its line end; it may be blank."""
+        """Yield the place and the text of each record, which may be blank; leave out line ends."""
         line = self.line
         for match in self.grammar.record.finditer(self.text):
             yield f"line {line}", match.group().rstrip("\r\n")
@@ -91,7 +95,7 @@ class _Block(NamedTuple):
 
 
 def prefetched(items: Iterator[_T]) -> Iterator[_T]:
-    """Yield the items; while the caller uses an item, a thread makes the next."""
+    """Yield the items; a thread gets the next item while the caller uses the last one."""
 
     def following() -> _T | None:
         return next(items, None)
@@ -104,7 +108,7 @@ def prefetched(items: Iterator[_T]) -> Iterator[_T]:
 
 
 def csv_names(path: Path, options: ReadOptions, *, check_sep: bool) -> list[str]:
-    """Return the names of the columns, from the first record.
+    """Return the names of the columns in the first record; without a header, Spark's names.
 
     Raises:
         FilesError: the file is empty, its separator seems wrong, or a name is repeated.
@@ -116,13 +120,13 @@ def csv_names(path: Path, options: ReadOptions, *, check_sep: bool) -> list[str]
     if not (first := next(filter(None, records), "")):
         missing = "header" if options.header else "rows"
         raise FilesError(f"{path.name} is empty: it has no {missing}")
-    # The record has at most one value more than it has separators.
+    # A record has at most one value more than separators.
     expected = [f"f{number}" for number in range(first.count(options.sep) + 1)]
     read_options = pa_csv.ReadOptions(autogenerate_column_names=True)
     values = [
         column[0].as_py() for column in _split(f"{first}\n", options, expected, read_options, {})
     ]
-    # With the wrong separator a whole file would be published as one column of text.
+    # Refuse a separator that seems wrong: the whole file would be published as one column of text.
     is_unsure = check_sep and declared is None and len(values) == 1
     if candidates := [sep for sep in _SEPARATORS if is_unsure and sep in first]:
         raise FilesError(
@@ -138,15 +142,16 @@ def csv_names(path: Path, options: ReadOptions, *, check_sep: bool) -> list[str]
             'a row, and no header, set reader: {header: "false"}; if it is the header, give each '
             "column a name of its own",
         )
-    # Unnamed columns get Spark's names. For example, pandas writes its index without a name.
+    # Unnamed columns get the names that Spark gives them. For example, pandas writes an unnamed
+    # index.
     names = values if options.header else [None] * len(values)
     return [name or f"_c{number}" for number, name in enumerate(names)]
 
 
 def csv_chunks(path: Path, options: ReadOptions, width: int) -> Iterator[Chunk]:
-    """Yield the rows after the header; a bare empty value is NULL.
+    """Yield the rows after the header; an empty value without quotes is NULL.
 
-    A misplaced quote refuses the whole file, because the end of its record is unknown.
+    If a quote is misplaced, the whole file is refused, because the end of that record is unknown.
     """
     names, header = [str(number) for number in range(width)], options.header
     declared = _declared_separator(path, options)
@@ -170,7 +175,8 @@ def _split(
     """Return the values of records by column; leave out records with too many or too few values.
 
     Args:
-        counts: receives the number of values of each record that is left out, by its number.
+        counts: receives an entry for each left-out record; the key is its number, the value its
+            number of values.
     """
 
     def skip(row: Any) -> str:
@@ -179,7 +185,7 @@ def _split(
 
     if not text.strip("\r\n"):
         return [pa.array([], pa.string()) for _ in names]
-    # Arrow removes one byte order mark, so add one: a mark in the file is text.
+    # Add a byte order mark, because Arrow removes one. A further mark in the file is text.
     data = codecs.BOM_UTF8 + text.encode()
     read.block_size = len(data) + 1
     parse = pa_csv.ParseOptions(
@@ -222,7 +228,7 @@ def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipp
 
 
 def _declared_separator(path: Path, options: ReadOptions) -> ReadOptions | None:
-    """Return the options with the separator that the first line declares; None if it has none."""
+    """Return the options with the separator that the first line declares; None without one."""
     with open_text(path, options.encoding) as text:
         match = _SEPARATOR_LINE.fullmatch(text.readline(10))
     if not match:
@@ -242,14 +248,16 @@ def _blocks(path: Path, options: ReadOptions, *, skip_line: bool) -> Iterator[_B
         if skip_line:
             text.readline()
         while True:
-            # A block ends with a line, so it never separates a carriage return from its line feed.
+            # End each block at the end of a line, so that a carriage return and its line feed stay
+            # together.
             more = text.read(max(_BLOCK, len(rest))) + text.readline()
             if not more and not rest:
                 return
             if grammar is None:
                 of_returns = _Grammar(options, "\r")
                 grammar = of_returns if of_returns.record.match(more) else _Grammar(options, "\n")
-            # Without a last line end, Arrow would read an empty value as a quoted one.
+            # Add a missing last line end. Otherwise, Arrow would read an empty last value as a
+            # quoted value.
             rest += more or grammar.end
             rest = _without_left_out(rest, line, grammar, comments)
             match = grammar.records.match(rest)
@@ -263,10 +271,10 @@ def _blocks(path: Path, options: ReadOptions, *, skip_line: bool) -> Iterator[_B
 
 
 def _without_left_out(text: str, line: int, grammar: _Grammar, comments: set[str]) -> str:
-    """Return a text without what is to be left out.
+    """Return a text without comments and without the blanks to ignore.
 
     Args:
-        line: the number of its first line.
+        line: the line number of the text's first line.
         comments: receives the places of comments.
     """
     comment = grammar.options.comment
@@ -287,13 +295,13 @@ def _without_left_out(text: str, line: int, grammar: _Grammar, comments: set[str
 
 
 def _line_ends(text: str) -> int:
-    # CR LF counts as one line end, and so does a carriage return alone.
+    # Count CR LF as one line end, and count a carriage return alone as one, too.
     alone = text.count("\r") - text.count("\r\n") if "\r" in text else 0
     return text.count("\n") + alone
 
 
 def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
-    """Refuse a text, and describe the error in its first record.
+    """Refuse a text; describe the error in the text's first record.
 
     Raises:
         FilesError: always; names the line, the problem and the remedy.

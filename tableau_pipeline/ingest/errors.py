@@ -1,4 +1,4 @@
-"""The result of reading files: good rows, and bad rows by line, column and value."""
+"""Rows read from text files, and a description of the bad rows by line, column and value."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,7 +12,8 @@ from tableau_pipeline.ingest.columns import Columns
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.values import call_arrow, is_text, is_time
 
-# How many bad rows a message shows, how many columns of each, and how many characters of a value.
+# The most bad rows that a message shows, the most columns of each row, and the most characters of a
+# value.
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_VALUE = 5, 3, 80
 # Whole numbers that decimal(38,0) can hold.
 _INTEGER = re.compile(r"-?\d{1,38}")
@@ -28,8 +29,8 @@ class Chunk:
     """Some rows of a text file.
 
     Attributes:
-        columns: the texts of their values, by column.
-        problems: places without a valid row, such as "line 7", with the reasons.
+        columns: for each column, the texts of the values.
+        problems: the places without a valid row, such as "line 7", each with the reason.
         places: returns the place of each row.
     """
 
@@ -44,7 +45,7 @@ class BadRows:
 
     Attributes:
         total: the number of bad rows.
-        examples: messages about the first ones.
+        examples: messages about the first bad rows.
     """
 
     files: Files
@@ -53,10 +54,10 @@ class BadRows:
     examples: list[str] = field(default_factory=list)
 
     def add(self, path: Path, chunk: Chunk, wrong: Sequence[pa.Array]) -> pa.Array:
-        """Count the bad rows of a chunk; return an array of whether each row is good.
+        """Count the bad rows of a chunk; return an array that is true for each good row.
 
         Args:
-            wrong: by column, whether the value of each row does not fit.
+            wrong: for each column, an array that is true for each row whose value does not fit.
         """
         is_bad = reduce(partial(call_arrow, "or_"), wrong)
         rows = call_arrow("indices_nonzero", is_bad).to_pylist()
@@ -64,7 +65,7 @@ class BadRows:
         if free := _MOST_ROWS - len(self.examples):
             places = chunk.places() if rows else []
             examples = [(places[row], self._problem(chunk, row, wrong)) for row in rows[:free]]
-            # Sort by the number of the line: 9 comes before 10.
+            # Sort by the number in the place, so that "line 9" comes before "line 10".
             examples = sorted(
                 [*examples, *chunk.problems], key=lambda item: (len(item[0]), item[0])
             )
@@ -77,7 +78,8 @@ class BadRows:
         for column, texts, misfits in zip(columns, chunk.columns, wrong, strict=True):
             if misfits[row].as_py():
                 text, type_ = texts[row].as_py(), column.type
-                # Texts from JSON already have quotes, except in text and time columns.
+                # Quote the value. Texts from JSON already have quotes, unless the column is of text
+                # or time.
                 is_plain = is_text(type_) or is_time(type_)
                 is_quoted = self.files.format == "json" and not is_plain
                 value = text if is_quoted else f'"{text}"'

@@ -1,4 +1,4 @@
-"""Store the rows of files as versions of a model that needs no code."""
+"""Store the rows of files as versions of a model, for which users write no code."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -13,24 +13,25 @@ from tableau_pipeline.outcome import Code
 from tableau_pipeline.snapshots.from_files import check_columns, new_files, part_of
 from tableau_pipeline.snapshots.version_store import SnapshotStore, commit_parts
 
-# The partition key of rows that were stored before files were added one by one.
+# The partition key of rows that were stored before the rows of each file had a key.
 _EARLIER_ROWS = "earlier rows"
 
 
 @dataclass
 class FileStore:
-    """Implements `core.snapshot.Snapshots` for files that are read when a refresh asks for rows.
+    """Implements `core.snapshot.Snapshots` for files; reads them when a refresh asks for rows.
 
     Attributes:
-        read: reads the files, and writes their rows to a folder; called once, when the refresh of
-            the data source needs the rows.
-        built_on: returns the number of the version to which these rows are added, or None if
-            nothing is published; a file's new rows replace its old ones. It must not return the
-            newest stored version: rows that were refused must not be published with the next file.
-            Without `built_on`, the model has only these rows.
-        file_column: the name of a column to add, with the name of each row's file.
-        drop_bad_rows: leave out bad rows instead of refusing all.
-        rows: the rows that were stored; None if none were.
+        read: reads the files and writes their rows to a folder. It is called once, when the refresh
+            of the data source needs the rows.
+        built_on: returns the number of the published version, or None if nothing is published. The
+            rows of the files are added to that version; rows of an earlier file with the same name
+            are replaced. The newest stored version would be wrong: it may have rows that were
+            refused, which must not be published with the next file. If `built_on` is None, the
+            model has only the rows of these files.
+        file_column: the name of a column to add, which holds the name of each row's file.
+        drop_bad_rows: whether to leave out bad rows, instead of refusing all rows.
+        rows: the stored rows; None before they are stored.
     """
 
     store: SnapshotStore
@@ -43,7 +44,7 @@ class FileStore:
     _written: Snapshot | None = field(default=None, init=False)
 
     def newest(self, asset_key: str) -> Snapshot:
-        """Read the files and store their rows, or refuse them; later calls return that version."""
+        """Read the files and store their rows as a version; later calls return the same version."""
         if self._written is None:
             with new_files(self.store, asset_key) as (folder, path):
                 rows = self.read(path)
@@ -71,13 +72,13 @@ class FileStore:
             self.store.remove(self._written)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """Return a stored version; None if it does not exist."""
+        """Return a stored version; None if there is no such version."""
         return self.store.version(asset_key, number)
 
     def _parts(
         self, asset_key: str, rows: Rows, folder: str
     ) -> tuple[Sequence[Part], Sequence[Part], Sequence[Column]]:
-        """Return the new parts, the earlier parts that remain, and the columns of all."""
+        """Return the new parts, the earlier parts to keep, and the columns of all parts."""
         if self.built_on is None:
             columns = rows.columns.columns
             paths = [file.path for file in rows.files]
@@ -122,7 +123,8 @@ class FileStore:
         """Return the columns, including the one with the name of each row's file.
 
         Raises:
-            FilesError: two files have one name, or the files have a column of that name.
+            FilesError: two files have the same name, or the files already have a column of that
+                name.
         """
         if len({file.source.name for file in rows.files}) < len(rows.files):
             raise FilesError(
@@ -141,10 +143,10 @@ class FileStore:
 
 
 def store_rows(rows: Rows, store: SnapshotStore, *, asset_key: str, run_id: str) -> Snapshot:
-    """Store the rows that `read_files` has read as the next version of a model.
+    """Store rows that `read_files` has read; they become the next version of a model.
 
     Raises:
-        RefusedError: a version cannot have these columns. Nothing was stored.
+        RefusedError: a model cannot have these columns. Nothing was stored.
     """
     columns = rows.columns.columns
     check_columns(columns, asset_key)
@@ -162,7 +164,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
     try:
         target.hardlink_to(source)
     except OSError:
-        # It is on another disk.
+        # The target is on another disk.
         shutil.copyfile(source, target)
 
 

@@ -1,6 +1,6 @@
-"""Read files exactly with Spark: a value arrives as it is in the file, or its row is refused.
+"""Read files exactly for Spark: a value arrives unchanged, or the row is refused.
 
-This is the only module here that imports Spark.
+No other module of `ingest` imports Spark.
 """
 
 import atexit
@@ -22,7 +22,8 @@ from tableau_pipeline.ingest.rows import Rows, read_rows
 from tableau_pipeline.snapshots.write import exact_path
 
 _LOG = logging.getLogger(__name__)
-# The rows of frames. A model that changes the rows makes a frame of its own, which is not here.
+# The rows of each frame that `read_files` has returned. A model that changes the rows makes a new
+# frame, which has no entry.
 _ROWS = WeakKeyDictionary[DataFrame, Rows]()
 
 
@@ -38,9 +39,10 @@ def read_files(
 ) -> DataFrame:
     """Read the rows of CSV, JSON or Parquet files, for a model to return.
 
-    A value arrives as it is in the file, or its row is bad: no number, date or text ever changes.
-    This process reads CSV and JSON, and passes the rows to Spark as Parquet. If a model returns
-    them unchanged, these Parquet files become its snapshot.
+    A value arrives unchanged, or the row is bad: no number, date or text ever changes.
+
+    This process reads CSV and JSON, and passes the rows to Spark in Parquet files. If a model
+    returns the rows unchanged, these Parquet files become the model's snapshot.
 
     Args:
         path: a file, a folder, or a pattern such as "exports/*.csv".
@@ -48,13 +50,15 @@ def read_files(
             from all values, which reads the files twice. Parquet files contain their types.
         format: by default, determined by the file name suffixes.
         reader: options such as {"sep": ";", "decimal": ","}; docs/reference/files.md lists them.
-        bad_rows: rows that do not fit the columns: refuse all, or drop them with a warning.
-        folder: for the rows of CSV and JSON as Parquet, until this process ends. Every executor
-            must be able to read it. By default, the system's folder for temporary files.
+        bad_rows: what to do if rows do not fit the columns: refuse all rows, or drop the bad rows
+            with a warning.
+        folder: the folder for the Parquet files with the rows of CSV and JSON, until this process
+            ends. Every executor must be able to read it. The default is the system's folder for
+            temporary files.
 
     Raises:
-        RefusedError: rows do not fit, reported by line, column and value; or a file cannot be
-            read. The message names the remedy.
+        RefusedError: a file cannot be read, or rows do not fit the columns. The message names the
+            remedy, and the line, column and value of bad rows.
     """
     paths = matching_files(str(path))
     storage = Path(mkdtemp(prefix="files-", dir=folder))
@@ -73,7 +77,7 @@ def read_files(
 
 
 def rows_of(frame: DataFrame) -> Rows | None:
-    """Return the rows that `read_files` has read, if a frame is what it returned."""
+    """Return the rows of a frame that `read_files` has returned; None for any other frame."""
     return _ROWS.get(frame)
 
 
@@ -84,13 +88,13 @@ def rows_frame(spark: SparkSession, rows: Rows) -> DataFrame:
 
 
 def _parquet_frame(spark: SparkSession, files: Files, folder: Path) -> DataFrame:
-    """Load the rows of Parquet files; files that Spark cannot read are rewritten."""
+    """Load the rows of Parquet files; rewrite files that Spark cannot read."""
     no_columns(files)
     check_options(files.reader, "parquet")
     schemas, paths = [], []
     for number, path in enumerate(files.paths):
-        # Spark skips names that begin with "_" or ".", and its file system does not accept colons.
-        # So the copies get names of our own.
+        # Give the copies new names: Spark skips names that begin with "_" or ".", and its file
+        # system does not accept colons.
         target = folder / f"copy-{uuid4().hex[:8]}-{number}" / "rows.parquet"
         schema, is_copied = copy_if_unreadable(path, target)
         schemas.append(schema)
