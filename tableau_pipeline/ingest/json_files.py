@@ -1,4 +1,4 @@
-"""Read JSON with its numbers as written: an object on each line, or an array of objects."""
+"""Read JSON files with one object per line or an array of objects; numbers stay as written."""
 
 import json
 import re
@@ -18,9 +18,9 @@ from tableau_pipeline.ingest.errors import Chunk, printable
 from tableau_pipeline.ingest.options import ReadOptions, open_text
 from tableau_pipeline.ingest.values import Guess, is_text, is_time
 
-# Objects that are converted at once: enough for Arrow to be fast, few enough to fit in memory.
+# The number of objects to convert at once: enough for Arrow to be fast, few enough for the memory.
 _CHUNK = 20_000
-# Levels of nested arrays and objects; the limit of Python is somewhat higher.
+# The most levels of nested arrays and objects; Python's own limit is somewhat higher.
 _MOST_LEVELS = 200
 _TOO_DEEP = f"arrays or objects are nested more than {_MOST_LEVELS} times"
 _BLANKS = " \t\r\n"
@@ -30,18 +30,18 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Number(str):
-    """The text of a JSON number, digit by digit."""
+    """A JSON number as the text in the file."""
 
     __slots__ = ()
 
 
 def json_columns(paths: Sequence[Path], options: ReadOptions) -> Columns:
-    """Return the columns of files, sorted by name; refuse names that differ only in case."""
+    """Infer the columns of files, sorted by name; refuse names that differ only in case."""
     guesses: dict[str, Guess] = {}
     problem = ""
     for path in paths:
         for objects, problems in _chunks(path, options):
-            # Problems are reported when the rows are read.
+            # Do not report problems here: reading the rows reports them.
             problem = problem or "".join(f". {path.name}, {': '.join(p)}" for p in problems[:1])
             for name in {key for _, row in objects for key in row}:
                 texts = [_json(row[name]) for _, row in objects if row.get(name) is not None]
@@ -56,12 +56,12 @@ def json_columns(paths: Sequence[Path], options: ReadOptions) -> Columns:
 def json_chunks(
     path: Path, options: ReadOptions, columns: Sequence[Column], seen: set[str]
 ) -> Iterator[Chunk]:
-    """Yield the values of the columns as text; add the names in the objects to `seen`."""
+    """Yield the values of the columns as text; add each name that an object has to `seen`."""
     for objects, problems in _chunks(path, options):
         seen.update(*(row for _, row in objects))
         arrays = []
         for column in columns:
-            # In text and time columns, a text is taken as it is; other values are written as JSON.
+            # In text and time columns, take a text unchanged; format all other values as JSON.
             takes_texts = is_text(column.type) or is_time(column.type)
             plain = (str, NoneType) if takes_texts else (NoneType,)
             values = [row.get(column.name) for _, row in objects]
@@ -71,10 +71,11 @@ def json_chunks(
 
 
 def check_names_seen(seen: set[str], columns: Sequence[str]) -> None:
-    """Refuse objects if a column is in none of them, or in two spellings: values would be lost.
+    """Refuse objects if no object has a column, or if a column has two spellings.
 
     Raises:
-        FilesError: names the columns and the names in the objects.
+        FilesError: values would be lost. The message lists the columns and the names in the
+            objects.
     """
     folded = {name.casefold() for name in columns}
     misspelled = {name for name in seen - set(columns) if name.casefold() in folded}
@@ -102,7 +103,7 @@ def _json(value: Any) -> str:
 def _chunks(
     path: Path, options: ReadOptions
 ) -> Iterator[tuple[list[tuple[str, dict[str, Any]]], list[tuple[str, str]]]]:
-    """Yield chunks: objects with their places, such as "line 3", and problems with their places."""
+    """Yield chunks: objects and problems, each with its place, such as "line 3"."""
     with open_text(path, options.encoding) as text:
         first = next((line for line in text if line.strip(_BLANKS)), "")
         text.seek(0)
@@ -133,7 +134,7 @@ def _line_values(text: TextIO) -> Iterator[tuple[str, Any]]:
 
 
 def _array_values(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    # Decode one object at a time: all objects take many times the memory of the text.
+    # Decode one object at a time, because all objects together take far more memory than the text.
     number, at, match = 0, 0, _START.match(text)
     try:
         while match and match[1] != "]":

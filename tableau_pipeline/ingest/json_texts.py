@@ -1,4 +1,4 @@
-"""The JSON text of nested values, as Spark's `to_json` writes it."""
+"""Convert nested values to the JSON text that Spark's `to_json` writes."""
 
 import base64
 import math
@@ -37,7 +37,7 @@ def _json(value: Any, type_: pa.DataType) -> str:
             number = _number(value, type_)
             return number if math.isfinite(value) else f'"{number}"'
         case datetime():
-            # The format of the platform may leave out leading zeros of a year.
+            # Pad the year here, because `strftime` leaves out leading zeros on some platforms.
             zone = "Z" if value.tzinfo else ""
             return f'"{value.year:04}-{value:%m-%dT%H:%M:%S.%f}{zone}"'
         case date():
@@ -64,7 +64,7 @@ def _parts(value: Any, type_: pa.DataType) -> Iterator[str]:
 
 
 def _key(key: Any, type_: pa.DataType) -> str:
-    """Return the text of a key; Spark writes dates and times in its own numbers."""
+    """Return the text of a key; for dates and times, Spark writes its internal numbers."""
     match key:
         case str():
             return key
@@ -84,7 +84,7 @@ def _text(text: str) -> str:
 
 
 def _number(value: float, type_: pa.DataType) -> str:
-    """Return a number as Java writes it: the fewest digits that identify it."""
+    """Return a float as Java writes it, with the fewest digits that identify the value."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     short = np.float32(value) if pa.types.is_float32(type_) else np.float64(value)

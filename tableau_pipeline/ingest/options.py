@@ -1,4 +1,4 @@
-"""Find and open the files to read; parse the options of `reader`, which are named as in Spark."""
+"""Find and open the files to read; parse the options of `reader`, which have Spark's names."""
 
 import bz2
 import codecs
@@ -19,7 +19,7 @@ from pydantic.alias_generators import to_camel
 from tableau_pipeline.errors import FilesError
 
 _LOG = logging.getLogger(__name__)
-# How many names a message lists.
+# The most names that a message lists.
 _MOST_NAMES = 10
 Format = Literal["csv", "json", "parquet"]
 _FORMATS: Mapping[str, Format] = {
@@ -33,9 +33,10 @@ class ReadOptions:
     """How the text of files is read: the options of `reader`, in snake case.
 
     Attributes:
-        escape: the character before a quote inside quotes, instead of doubling it.
-        null_value: a text that means NULL, in addition to the empty field.
-        date_format, timestamp_format: of Java's DateTimeFormatter; "" for ISO 8601.
+        escape: the character before each quote inside quotes; "" if such a quote is doubled
+            instead.
+        null_value: a further text that means NULL, besides the empty field.
+        date_format, timestamp_format: patterns of Java's DateTimeFormatter; "" for ISO 8601.
     """
 
     sep: str = ","
@@ -61,10 +62,10 @@ NAMES: Mapping[Format, tuple[str, ...]] = {
 
 
 def check_options(reader: Mapping[str, str], *formats: Format) -> None:
-    """Refuse options that none of these formats has.
+    """Refuse an option if none of these formats has it.
 
     Raises:
-        FilesError: names the option, and the options of the formats.
+        FilesError: an option is unknown. The message lists the options of the formats.
     """
     allowed = {name.lower(): name for format_ in formats for name in NAMES[format_]}
     for name in reader:
@@ -76,10 +77,10 @@ def check_options(reader: Mapping[str, str], *formats: Format) -> None:
 
 
 def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = False) -> ReadOptions:
-    """Parse the options of `reader` for text files; with `tabs`, the default separator is a tab.
+    """Parse the options of `reader` for text files; if `tabs`, the default separator is a tab.
 
     Raises:
-        FilesError: an option is not known, its value is not valid, or two contradict each other.
+        FilesError: an option is unknown, a value is invalid, or two options contradict each other.
     """
     check_options(reader, format_)
     # Like Spark, ignore the case of names.
@@ -89,7 +90,7 @@ def text_options(reader: Mapping[str, str], format_: Format, *, tabs: bool = Fal
         key = option.name.replace("_", "")
         if key in given:
             values[option.name] = _parse(*given[key], option.default)
-    # Some users of Spark set escape to the quote itself to declare that quotes are doubled.
+    # Some users of Spark set escape to the quote character, which declares doubled quotes.
     if values.get("escape") == values.get("quote", '"'):
         del values["escape"]
     options = ReadOptions(**values)
@@ -106,7 +107,8 @@ def _parse(name: str, text: str, default: object) -> str | bool:
         return text.lower() == "true"
     if name.lower() == "encoding":
         try:
-            # A look-up would also find codecs such as base64, which do not decode to text.
+            # Open a text stream, which refuses codecs such as base64. A look-up would accept these
+            # codecs, although they do not decode to text.
             TextIOWrapper(BytesIO(), encoding=text)
         except LookupError as error:
             raise FilesError(
@@ -116,7 +118,7 @@ def _parse(name: str, text: str, default: object) -> str | bool:
         return codecs.lookup(text).name
     if name.lower() in ("nullvalue", "dateformat", "timestampformat"):
         return text
-    # As in Spark, the two characters \\t mean a tab, which is hard to type in a config.
+    # As in Spark, the two characters \\t mean a tab, because a tab is hard to type in a config.
     sign = text.replace("\\t", "\t").replace("\\\\", "\\")
     of_numbers = name.lower() in ("decimal", "thousands")
     wrong = r"[\r\n0-9+\-eE]" if of_numbers else r"[\r\n]|[^\0-\x7f]"
@@ -131,8 +133,8 @@ class Files:
 
     Attributes:
         reader: options, such as "sep" or "dateFormat"; `options.py` lists them.
-        columns: their types as Spark's DDL, "id bigint, day date"; None to infer them, which
-            reads the files twice.
+        columns: the columns as Spark's DDL, "id bigint, day date". None to infer them; the files
+            are then read twice.
     """
 
     paths: tuple[Path, ...]
@@ -142,19 +144,20 @@ class Files:
 
 
 def matching_files(pattern: str) -> tuple[Path, ...]:
-    """Return the files that match a path or pattern, at least one; for a folder, those in it.
+    """Return the file at a path, the files in a folder, or the files that match a pattern.
 
     Raises:
-        FilesError: no file matches.
+        FilesError: there is no such file.
     """
     path = Path(pattern)
-    # A file's own name may contain brackets or stars, which the pattern would interpret.
+    # First look for a file with this name, because a name may contain the brackets and stars of
+    # patterns.
     if path.is_file():
         return (path.absolute(),)
     is_folder, start = path.is_dir(), path.name[:1]
     matches = sorted(path.iterdir()) if is_folder else map(Path, sorted(glob.glob(pattern)))  # noqa: PTH207
     files = [item.absolute() for item in matches if item.is_file()]
-    # Hidden files are read if the pattern itself begins like a hidden name.
+    # Read hidden files only if the pattern itself begins like a hidden name.
     skipped = [
         file for file in files if is_skipped(file.name) and (is_folder or file.name[0] != start)
     ]
@@ -170,15 +173,15 @@ def matching_files(pattern: str) -> tuple[Path, ...]:
 
 
 def is_skipped(name: str) -> bool:
-    """Whether a folder or a pattern leaves out a file: one with a hidden name, or a marker."""
+    """Whether a folder or a pattern leaves out this name: a hidden file, or a marker of Spark."""
     return name[0] in "._"
 
 
 def format_of(paths: Sequence[Path]) -> Format:
-    """Return the format that the suffixes of all file names determine; `x.csv.gz` is CSV.
+    """Return the common format of files by the suffixes of their names; `x.csv.gz` is CSV.
 
     Raises:
-        FilesError: they determine no format, or more than one.
+        FilesError: the suffixes determine no format, or more than one.
     """
     first, *others = {_FORMATS.get(ending(path)) for path in paths}
     if first is None or others:
@@ -190,15 +193,16 @@ def format_of(paths: Sequence[Path]) -> Format:
 
 
 def ending(path: Path) -> str:
-    """Return the last suffix that determines a file's format, in lower case."""
+    """Return the suffix that determines a file's format, in lower case; ignore `.gz` and `.bz2`."""
     endings = [suffix.lower() for suffix in path.suffixes]
     if endings and endings[-1] in (".gz", ".bz2"):
         endings.pop()
     return endings[-1] if endings else ""
 
 
-# Byte order marks, with the encodings that may begin with each; the first encoding drops the mark.
-# The marks of UTF-32 come first: the little-endian one begins with that of UTF-16.
+# Each byte order mark, with the encodings that may begin with the mark. The first of these
+# encodings drops the mark. The marks of UTF-32 come before those of UTF-16, because the
+# little-endian mark of UTF-32 begins with the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: ("utf-32", "utf-32-le"),
     codecs.BOM_UTF32_BE: ("utf-32", "utf-32-be"),
@@ -211,13 +215,15 @@ _GZIP = b"\x1f\x8b"
 
 @contextmanager
 def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
-    """Open a file as text: drop the byte order mark, keep line ends, unpack gzip and bzip2.
+    """Open a file as text; drop the byte order mark, keep line ends, and unpack gzip and bzip2.
 
     Args:
-        encoding: its name in Python; None for UTF-8, or UTF-16 with a byte order mark.
+        encoding: Python's name of the encoding; None for UTF-8, and for encodings with a byte order
+            mark.
 
     Raises:
-        RefusedError: the file has another encoding, or is damaged; names the file and the remedy.
+        RefusedError: the file has another encoding, or is damaged. The message names file and
+            remedy.
     """
     try:
         with _open(path) as file:
@@ -237,7 +243,8 @@ def open_text(path: Path, encoding: str | None) -> Generator[TextIO]:
     except EOFError as error:
         raise FilesError(f"{path.name} is damaged: its compressed data end early") from error
     except (OSError, zlib.error) as error:
-        # An error of the operating system has a number; it is not about the content of the file.
+        # An error with a number comes from the operating system, and is unrelated to the content of
+        # the file.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise FilesError(f"{path.name} is damaged: it cannot be unpacked ({error})") from error
@@ -249,7 +256,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _encoding_of(path: Path, start: bytes, given: str | None) -> str:
-    # No text in a usual encoding begins like this.
+    # No text in a usual encoding begins like a packed file.
     if start.startswith(_GZIP):
         raise FilesError(
             f"{path.name} is packed with gzip: unpack it, or let its name end in .gz",
@@ -260,13 +267,14 @@ def _encoding_of(path: Path, start: bytes, given: str | None) -> str:
             f"{path.name} begins with the byte order mark of {marked[0].removesuffix('-sig')}, so "
             f"it is not {given}: remove encoding",
         )
-    # Without a mark, Python would assume the byte order of this machine. In practice, text in UTF-8
-    # has no zero bytes; UTF-16 and UTF-32 have them in every Latin letter.
+    # If the mark is missing, Python would assume the byte order of this machine. In practice, text
+    # in UTF-8 has no zero bytes. In UTF-16 and UTF-32, every Latin letter has zero bytes.
     if not marked and (given in ("utf-16", "utf-32") or (not given and b"\0" in start)):
         likely = "UTF-16BE" if start[:1] == b"\0" else "UTF-16LE"
         raise FilesError(
             f"{path.name} has no byte order mark and is not UTF-8: set reader: "
             f"{{encoding: {likely}}}",
         )
-    # The first encoding drops the mark. Otherwise, it would become part of the first name.
+    # Choose the encoding that drops the mark. Otherwise, the mark would become part of the first
+    # name.
     return marked[0] if marked else given or "utf-8"

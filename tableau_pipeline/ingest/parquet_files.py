@@ -1,4 +1,4 @@
-"""Open Parquet files of any writer: each column gets a type that Spark has, or is refused."""
+"""Open Parquet files of any writer; give each column a type that Spark has, or refuse it."""
 
 import shutil
 from collections.abc import Generator, Iterator
@@ -14,17 +14,17 @@ from tableau_pipeline.errors import FilesError, RefusedError
 from tableau_pipeline.ingest.columns import check_names
 from tableau_pipeline.ingest.options import is_skipped
 
-# The codecs that Spark reads without further libraries.
+# The codecs that Spark can read without further libraries.
 _SPARK_CODECS = ("UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD", "LZ4")
 _PLAIN_TYPES = {
     pa.float16(): pa.float32(),
-    # As in Spark, which has no unsigned numbers.
+    # Spark has no unsigned integers, and reads them with these types.
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20, 0),
     pa.date64(): pa.date32(),
-    # Spark reads a column that never had a value as numbers.
+    # Spark reads a column as integers if the column never had a value.
     pa.null(): pa.int32(),
     **dict.fromkeys((pa.large_string(), pa.string_view()), pa.string()),
     **dict.fromkeys((pa.large_binary(), pa.binary_view()), pa.binary()),
@@ -40,10 +40,10 @@ _MOST_DIGITS = 38
 
 
 def copy_if_unreadable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
-    """Return the columns of a Parquet file, and whether it was copied so that Spark can read it.
+    """Copy a Parquet file if Spark cannot read it; return its columns, and whether it was copied.
 
     Args:
-        target: the path for a copy.
+        target: the path for the copy.
 
     Raises:
         RefusedError: the file is damaged, or a value in it would change.
@@ -60,7 +60,7 @@ def copy_if_unreadable(path: Path, target: Path) -> tuple[pa.Schema, bool]:
 
 @contextmanager
 def opened(path: Path) -> Generator[tuple[pq.ParquetFile, pa.Schema]]:
-    """Open a Parquet file; yield it, and its columns in types that Spark has.
+    """Open a Parquet file; yield the file, and its columns in types that Spark has.
 
     Raises:
         RefusedError: the file is damaged, or a column cannot be stored.
@@ -93,7 +93,7 @@ class _Columns:
         is_beyond_spark: whether Spark lacks a type, a codec or an encoding of the file.
 
     Raises:
-        RefusedError: there are no columns, or one of them cannot be stored.
+        RefusedError: the file has no columns, or a column cannot be stored.
     """
 
     def __init__(self, path: Path, file: pq.ParquetFile) -> None:
@@ -106,20 +106,21 @@ class _Columns:
             chunk.compression not in _SPARK_CODECS or "BYTE_STREAM_SPLIT" in chunk.encodings
             for chunk in _chunks(file)
         )
-        # Parquet's types have details that Arrow's lack; both have their leaves in the same order.
+        # Keep Parquet's types of the leaves, because Arrow's types lack some details. Parquet and
+        # Arrow list leaves in the same order.
         self._leaves = map(file.schema.column, range(len(file.schema)))
         plain = [self._plain(type_) for type_ in schema.types]
         self.schema = pa.schema([*zip(schema.names, plain, strict=True)])
 
     def _plain(self, type_: pa.DataType) -> pa.DataType:
-        """Return the type in which Spark can hold the values of a type."""
+        """Return a type of Spark's that can hold all values of a type."""
         if isinstance(type_, pa.BaseExtensionType):
             return self._plain(type_.storage_type)
         if isinstance(type_, pa.DictionaryType):
             return self._plain(type_.value_type)
         if isinstance(type_, pa.StructType):
             fields = [field.with_type(self._plain(field.type)) for field in type_]
-            # As in Spark, files do not differ in whether a value may be NULL.
+            # Ignore whether a value may be NULL, as Spark does: files may differ in this.
             return pa.struct([field.with_nullable(True) for field in fields])
         if isinstance(type_, pa.MapType):
             key = self._plain(type_.key_type)
@@ -131,7 +132,8 @@ class _Columns:
     def _plain_leaf(self, type_: pa.DataType, leaf: pq.ColumnSchema) -> pa.DataType:
         kind = str(leaf.logical_type).lower().partition("(")[0]
         if kind == "null" and leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
-            # Arrow does not know the older name of this type, and Java writes only that name.
+            # This is an interval: Java writes only the older name of the type, which Arrow does not
+            # know.
             kind = "interval"
         if kind in ("geometry", "geography"):
             raise self._refusal(
@@ -147,7 +149,8 @@ class _Columns:
                 f"is of the type {name}, which Spark cannot store: write it as text or as a number",
             )
         if kind in ("uuid", "enum"):
-            # The bytes of an enum are text. Spark reads them as text, and Arrow as bytes.
+            # The bytes of an enum are text. Spark reads enums as text, but Arrow reads them as
+            # bytes.
             self.is_beyond_spark |= kind == "uuid"
             return pa.string()
         if pa.types.is_decimal(type_):
@@ -157,13 +160,13 @@ class _Columns:
                     f"is of the type {type_}, and Spark and Tableau have at most {_MOST_DIGITS} "
                     "digits: write it as text",
                 )
-            # Spark cannot read short decimals that are stored as byte arrays.
+            # Spark cannot read short decimals if they are stored as byte arrays.
             self.is_beyond_spark |= leaf.physical_type == "BYTE_ARRAY"
             return pa.decimal128(type_.precision, type_.scale)
         if pa.types.is_timestamp(type_):
             self.is_beyond_spark |= type_.unit == "ns"
-            # Spark reads INT96 as UTC, and has no other zone. A cast to microseconds refuses values
-            # that it would cut off.
+            # Spark reads INT96 as instants in UTC. Use microseconds: a later cast refuses values
+            # that are finer.
             is_instant = type_.tz or leaf.physical_type == "INT96"
             return pa.timestamp("us", "UTC" if is_instant else None)
         self.is_beyond_spark |= pa.types.is_float16(type_)
@@ -197,7 +200,7 @@ def _rewrite(source: Path, file: pq.ParquetFile, schema: pa.Schema, target: Path
 
 
 def plain_values(source: Path, field: pa.Field, column: pa.Array) -> pa.Array:
-    """Return the values of a column of a Parquet file in the type of a plain field.
+    """Convert a column of a Parquet file to the type of a plain field.
 
     Raises:
         FilesError: a value would change.
@@ -224,7 +227,7 @@ def _has_nanoseconds(type_: pa.DataType) -> bool:
 
 
 def _uuids_as_bytes(type_: pa.DataType, before: pa.DataType) -> pa.DataType:
-    """Return a type with bytes in place of text for UUIDs, because no cast makes text of them."""
+    """Return a type with UUIDs as bytes instead of text, because Arrow cannot cast them to text."""
     if isinstance(before, pa.BaseExtensionType):
         return _uuids_as_bytes(type_, before.storage_type)
     if isinstance(before, pa.FixedSizeBinaryType) and pa.types.is_string(type_):
@@ -241,7 +244,7 @@ def _uuids_as_bytes(type_: pa.DataType, before: pa.DataType) -> pa.DataType:
 
 
 def _uuids_as_texts(value: Any, before: pa.DataType, type_: pa.DataType) -> Any:
-    """Return a value with text in place of bytes for the UUIDs in it."""
+    """Return a value in which the UUIDs are text in place of bytes."""
     if value is None or before == type_:
         return value
     if isinstance(type_, pa.StructType):

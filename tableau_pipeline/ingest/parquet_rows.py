@@ -1,6 +1,6 @@
 """Write the rows of Parquet files of any writer in types and encodings that hyperd reads exactly.
 
-The columns get the types that Spark would give them.
+Each column gets the type that Spark would give it.
 """
 
 import json
@@ -28,7 +28,7 @@ from tableau_pipeline.objects.old_calendar import (
     suspects,
 )
 
-# Rows that are read and written at once.
+# The number of rows to read and write at once.
 _BATCH = 1 << 16
 _NAMES = {
     pa.bool_(): "boolean",
@@ -45,14 +45,14 @@ _NAMES = {
 
 
 def new_parquet(path: Path, schema: pa.Schema) -> AbstractContextManager[pq.ParquetWriter]:
-    """Create a Parquet file that is read as a whole, by hyperd or Spark."""
+    """Create a Parquet file for readers that read the whole file: hyperd and Spark."""
     return pq.ParquetWriter(
         path, schema, write_statistics=False, use_dictionary=False, store_decimal_as_integer=True
     )
 
 
 def parquet_rows(files: Files, targets: Sequence[Path], *, nested: bool) -> Columns:
-    """Write the rows of Parquet files to other Parquet files; return the columns.
+    """Rewrite Parquet files, each to its target; return the columns of all files.
 
     Args:
         nested: see `read_rows`.
@@ -68,7 +68,8 @@ def parquet_rows(files: Files, targets: Sequence[Path], *, nested: bool) -> Colu
             schemas.append(schema)
             for field in _spark_fields(file):
                 comments.setdefault(field["name"], field.get("metadata", {}).get("comment", ""))
-                # Only Spark's own schema distinguishes intervals from numbers, variants from bytes.
+                # Read Spark's schema in the file: Parquet's types do not distinguish intervals from
+                # numbers, and variants from bytes.
                 if field["type"] == "variant":
                     raise FilesError(
                         f'{path.name}: column "{field["name"]}" is a variant, which only Spark '
@@ -92,7 +93,7 @@ def no_columns(files: Files) -> None:
     """Refuse declared columns.
 
     Raises:
-        FilesError: columns are declared.
+        FilesError: the files have declared columns.
     """
     if files.columns:
         raise FilesError(
@@ -101,10 +102,10 @@ def no_columns(files: Files) -> None:
 
 
 def check_alike(files: Files, schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return the columns of all files; the option `mergeSchema` lets a file lack some.
+    """Return the columns of all files; with the option `mergeSchema`, a file may lack columns.
 
     Raises:
-        FilesError: a column is absent in a file, or has another type there.
+        FilesError: a file lacks a column, or has it with another type.
     """
     merges = files.reader.get("mergeSchema", "false").lower() == "true"
     merged = {field.name: field for field in schemas[0]}
@@ -118,13 +119,13 @@ def check_alike(files: Files, schemas: Sequence[pa.Schema]) -> pa.Schema:
                     f"{files.paths[0].name}: publish such files one by one, or, if columns are "
                     'only absent, set reader: {mergeSchema: "true"}',
                 )
-        # The columns of the first file come first, in its order.
+        # Keep the order: first the columns of the first file, then further columns of later files.
         merged |= {name: field for name, field in here.items() if name not in merged}
     return pa.schema([*merged.values()])
 
 
 def name_of(type_: pa.DataType) -> str:
-    """Return the name that Spark gives to a plain type of Arrow."""
+    """Return Spark's name for a plain type of Arrow."""
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
     if pa.types.is_timestamp(type_):
@@ -139,7 +140,7 @@ def name_of(type_: pa.DataType) -> str:
 
 
 def is_nested(type_: pa.DataType) -> bool:
-    """Whether a type has parts, so that Tableau can only have its JSON text."""
+    """Whether a type has parts, so that only its JSON text can be published."""
     return pa.types.is_nested(type_)
 
 
@@ -177,20 +178,21 @@ def _texts(path: Path, name: str, values: pa.Array) -> pa.Array:
     try:
         return json_texts(values)
     except (OverflowError, ValueError) as error:
-        # A year that Python does not have, or two fields of one name.
+        # Python does not have the year of a value, or a struct has two fields of one name.
         raise FilesError(
             f'{path.name}: column "{name}" has values that cannot be written as JSON: {error}'
         ) from error
 
 
 def _check_int96(path: Path, file: pq.ParquetFile, *, nested: bool) -> None:
-    """Refuse time stamps with nanoseconds in INT96, where Arrow cuts them off without an error.
+    """Refuse INT96 time stamps with nanoseconds, which Arrow would cut off without an error.
 
     Raises:
-        FilesError: names the column.
+        FilesError: a column has such time stamps. The message names the column.
     """
     if is_legacy(file.metadata.metadata or {}, int96=True) is not None:
-        # Spark wrote the file, from microseconds. Spare its columns a second reading.
+        # Spark wrote the file, and Spark's times have only microseconds. So do not read the columns
+        # twice.
         return
     at, names = 0, []
     for field in file.schema_arrow:
@@ -217,8 +219,8 @@ def _check_int96(path: Path, file: pq.ParquetFile, *, nested: bool) -> None:
 
 
 def _is_finer(micro: pa.Array, nano: pa.Array) -> bool:
-    """Whether the nanoseconds of some times differ from their microseconds."""
-    # Far from 1970, nanoseconds exceed 64 bits. Then both sides wrap around alike.
+    """Whether some times are finer than microseconds."""
+    # Far from 1970, nanoseconds exceed 64 bits. In this case, both sides overflow in the same way.
     whole = call_arrow("multiply", micro.view(pa.int64()), 1000)
     return call_arrow("any", call_arrow("not_equal", whole, nano.view(pa.int64()))).as_py() is True
 
@@ -226,10 +228,10 @@ def _is_finer(micro: pa.Array, nano: pa.Array) -> bool:
 def _check_calendar(
     path: Path, file: pq.ParquetFile, reader: Mapping[str, str], *, nested: bool
 ) -> None:
-    """Refuse old times in files in which Spark has stored them in an older calendar.
+    """Refuse old times that a release of Spark stored in an older calendar.
 
     Raises:
-        FilesError: names the column.
+        FilesError: a column has such times. The message names the column.
     """
     footer, stored = file.metadata.metadata or {}, file.schema_arrow
     suspected = {

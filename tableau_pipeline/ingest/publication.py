@@ -1,4 +1,4 @@
-"""Which files become which data source: its declaration, its key, and its rows."""
+"""Publish files as a data source: make the declaration, the key, and the store of the rows."""
 
 import hashlib
 import logging
@@ -21,7 +21,7 @@ from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 
-# The prefix of the keys of data sources that are published from files.
+# The prefix of a data source's key if the data source is published from files.
 KEY_PREFIX = "files/"
 Mode = Literal["replace", "append"]
 BadRowsPolicy = Literal["refuse", "drop"]
@@ -29,7 +29,7 @@ BadRowsPolicy = Literal["refuse", "drop"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePublication:
-    """Which files to publish as which data source; `docs/reference/yaml.md` describes the options.
+    """The files to publish, and the data source; `docs/reference/yaml.md` describes the options.
 
     Attributes:
         paths: files, folders, or patterns such as "exports/*.csv".
@@ -55,14 +55,16 @@ class FilePublication:
     def __post_init__(self) -> None:
         if self.file_column and self.mode != "append":
             raise FilesError("file_column needs mode append")
-        # Until the files are found the format may be unknown, so an option of any format passes.
+        # If no format is set, it is unknown until the files are found. So accept the options of all
+        # formats.
         check_options(self.reader, *((self.format,) if self.format else get_args(Format)))
-        # A declaration checks its name and its project.
+        # Make a declaration, which checks the name and the project.
         self.declaration()
 
     def declaration(self) -> Declaration:
-        """Return the declaration of the data source, with a key that no YAML or code declares."""
-        # The hash separates names that differ only in special characters or in the project.
+        """Return the declaration of the data source; its key differs from every declared key."""
+        # Add a hash, so that names get different keys even if they differ only in special
+        # characters, or have different projects.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
         key, policy = f"{KEY_PREFIX}{asset_key_of(self.name)}_{place}", ReplaceAll()
         if self.key:
@@ -83,7 +85,7 @@ class FilePublication:
         """Return the files, in the order of the paths.
 
         Raises:
-            RefusedError: a path matches no file, or the format is not known.
+            RefusedError: a path matches no file, or the format is unknown.
         """
         found = dict.fromkeys(path for pattern in self.paths for path in matching_files(pattern))
         paths = tuple(found)
@@ -103,10 +105,11 @@ class FilePublication:
         published: Callable[[], int | None],
         log: logging.Logger,
     ) -> FileStore:
-        """Return the versions of the rows; the files are read when a refresh asks for the newest.
+        """Return the store of the rows, which reads the files when a refresh asks for the rows.
 
         Args:
-            published: returns the version to which mode append adds rows; see `published_version`.
+            published: returns the version to which the mode `append` adds rows; see
+                `published_version`.
         """
         return FileStore(
             store=store,
@@ -125,17 +128,17 @@ def published_version(
     root: str,
     server: Callable[[], AbstractContextManager[TableauSite]] | None,
 ) -> int | None:
-    """Return the published version of the rows; None if there is no data source to add to.
+    """Return the published version of the rows; None if there is no published data source.
 
-    This need not be the newest stored version, because that one may have been refused.
+    A newer version may be stored: a refresh may have refused its rows.
 
     Args:
         root: the project root of the environment.
-        server: opens a session; None for a build, which does not sign in: its file may lack the
-            rows of earlier files.
+        server: opens a session. None for a build, which does not sign in; if no record names a
+            published version, the built file then lacks the rows of earlier files.
 
     Raises:
-        RefusedError: the data source exists, but no record says which version it holds.
+        RefusedError: the data source exists, but no record names its version.
     """
     (model,) = declaration.models
     version = journal.history().published_version(model)

@@ -1,7 +1,7 @@
-"""Read files exactly, with Arrow, into Parquet files of our own; this needs no JVM.
+"""Read files exactly with Arrow, and write their rows to new Parquet files, without a JVM.
 
-Each file is copied first, and only the copy is read. So a file cannot change while it is read, and
-its digest is that of the bytes that were read.
+Each file is copied first, and only the copy is read. So the content cannot change during the
+reading, and the recorded digest belongs to the bytes that were read.
 """
 
 import hashlib
@@ -34,18 +34,18 @@ from tableau_pipeline.ingest.values import (
 from tableau_pipeline.objects.arrow_files import SPARK_SCHEMA
 from tableau_pipeline.objects.local_files import scratch
 
-# The bytes that are copied at once.
+# The number of bytes to copy at once.
 _BLOCK = 1 << 20
-# The bytes of texts that are kept between inferring types and converting values.
+# The most bytes of text to keep in memory between inferring types and converting values.
 _MOST_KEPT = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
 class RowFile:
-    """A file that was read, and the Parquet file with its good rows.
+    """A file that was read (`source`), and the Parquet file with its good rows (`path`).
 
     Attributes:
-        digest: the SHA-256 of the bytes that were read, in hexadecimal.
+        digest: the SHA-256 of the bytes of `source`, in hexadecimal.
     """
 
     source: Path
@@ -55,7 +55,7 @@ class RowFile:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The good rows of files as Parquet files, one for each file in their order.
+    """The good rows of files, in one Parquet file for each file, in the order of the files.
 
     Attributes:
         bad: the rows of text files that were left out; None if there are none.
@@ -69,22 +69,22 @@ class Rows:
         """Refuse bad rows.
 
         Raises:
-            FilesError: there are some.
+            FilesError: there are bad rows.
         """
         if self.bad:
             raise FilesError(self.bad.message())
 
 
 def read_rows(files: Files, folder: Path, *, nested: bool = False) -> Rows:
-    """Read files, and write their good rows to Parquet files in a folder.
+    """Read files, and write the good rows of each to a Parquet file in a folder.
 
     Args:
         folder: a new or empty folder.
-        nested: whether to store arrays, maps and structs of Parquet files as JSON text. Otherwise,
-            they are left out of the files, but not of the columns.
+        nested: whether to store arrays, maps and structs of Parquet files as JSON text. If not, the
+            Parquet files lack these columns, but `Rows.columns` lists them.
 
     Raises:
-        RefusedError: a file cannot be read exactly, or does not have the required columns.
+        RefusedError: a file cannot be read exactly, or lacks required columns.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="files ", dir=scratch()) as copies:
@@ -104,7 +104,7 @@ def _copied(path: Path, folder: Path) -> tuple[Path, str]:
     """Copy a file into a new folder under its own name; return the copy and its SHA-256.
 
     Raises:
-        FilesError: the file changed meanwhile, so its bytes may never have been there together.
+        FilesError: the file changed during the copy, so the copy may mix two versions of the file.
     """
     folder.mkdir()
     copy, digest = folder / path.name, hashlib.sha256()
@@ -121,13 +121,13 @@ def _copied(path: Path, folder: Path) -> tuple[Path, str]:
 
 
 def _stamp(file: int | Path) -> tuple[int, ...]:
-    """Return what differs after a file was changed or replaced."""
+    """Return values of which at least one changes if the file is changed or replaced."""
     status = os.fstat(file) if isinstance(file, int) else file.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _text_rows(files: Files, targets: Sequence[Path]) -> tuple[Columns, BadRows | None]:
-    """Write the good rows of text files as Parquet files; return the columns, and the bad rows."""
+    """Write the good rows of text files to Parquet files; return the columns and the bad rows."""
     tabs = all(ending(path) == ".tsv" for path in files.paths)
     options = text_options(files.reader, files.format, tabs=tabs)
     columns = declared_columns(files.columns) if files.columns else None
@@ -142,7 +142,7 @@ def _text_rows(files: Files, targets: Sequence[Path]) -> tuple[Columns, BadRows 
                 f'column "{column.name}": {"text" if files.format == "csv" else "JSON"} cannot '
                 f"hold {column.type}: declare it as string",
             )
-    # A snapshot has no lengths of texts and no collations: its columns are plain texts.
+    # Drop the lengths and collations of texts, because a snapshot has only plain texts.
     kinds = ["string" if is_text(column.type) else column.type for column in columns.columns]
     stored = replace(columns, columns=tuple(map(Column, columns.names, kinds)))
     metadata = {SPARK_SCHEMA: spark_schema(stored).encode()}
@@ -155,7 +155,7 @@ def _text_rows(files: Files, targets: Sequence[Path]) -> tuple[Columns, BadRows 
         else:
             chunks = json_chunks(path, options, columns.columns, seen)
         _write_rows(path, chunks, target, options=options, bad=bad, metadata=metadata)
-    # Any object may omit a name, so all names are known only after the last file.
+    # Check names after the last file, because any object may omit a name.
     check_names_seen(seen, columns.names)
     return stored, bad if bad.total else None
 
@@ -180,7 +180,8 @@ def _write_rows(
         return values, call_arrow("and_", texts.is_valid(), values.is_null())
 
     with new_parquet(target, schema) as parquet, ThreadPoolExecutor() as pool:
-        # While a chunk is converted, other threads split the next chunk and write the last one.
+        # While threads convert a chunk, other threads split the next chunk and write the previous
+        # chunk.
         written = pool.submit(lambda: None)
         for chunk in prefetched(chunks):
             arrays, wrong = zip(*pool.map(values, chunk.columns, columns), strict=True)
@@ -202,10 +203,12 @@ def _csv_columns(
     """Return the columns of CSV files.
 
     Args:
-        kept: receives the chunks of files that are small enough to be split into values only once.
+        kept: receives the chunks of small files, so that these files are split into values only
+            once.
 
     Raises:
-        FilesError: a header differs from the declared columns, or from that of the first file.
+        FilesError: a header differs from the declared columns, or from the header of the first
+            file.
     """
     check_sep = "sep" not in map(str.lower, files.reader)
     headers = [csv_names(path, options, check_sep=check_sep) for path in files.paths]
@@ -226,7 +229,7 @@ def _csv_columns(
     free = _MOST_KEPT
     for path in files.paths:
         chunks = list[Chunk]()
-        # Bad rows are reported when the rows are read.
+        # Ignore bad rows here: they are reported when their values are converted.
         for chunk in csv_chunks(path, options, len(names)):
             for guess, texts in zip(guesses, chunk.columns, strict=True):
                 guess.see(without_nulls(texts, "bigint", options))

@@ -1,4 +1,4 @@
-"""Convert columns of text to exact values; a text that is not a value of the type becomes NULL.
+"""Convert columns of text to exact values; a text becomes NULL if it is no value of the type.
 
 Each type has a pattern, and Arrow converts the texts that match it.
 """
@@ -14,7 +14,7 @@ from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.columns import arguments_of, kind_of
 from tableau_pipeline.ingest.options import ReadOptions
 
-# Spark's names of types, without their arguments.
+# Spark's names of types, without arguments.
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _STRINGS = ("string", "char", "varchar")
@@ -27,7 +27,7 @@ _ARROW: dict[str, pa.DataType] = {
     "float": pa.float32(),
     "double": pa.float64(),
 }
-# Up to this many digits, a float or double holds every number without an exponent.
+# The number of digits up to which a float or double can hold every number without an exponent.
 _EXACT_DIGITS = {"double": 15, "float": 6}
 # Python has no year 0.
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -57,7 +57,7 @@ _TOKEN = re.compile(r"'((?:[^']|'')*)'|(([A-Za-z])\3*)|(.)", re.DOTALL)
 
 
 def is_text(type_: str) -> bool:
-    """Whether a column of a type holds texts as they are."""
+    """Whether a column of this type takes texts unchanged."""
     return kind_of(type_) in _STRINGS
 
 
@@ -67,20 +67,22 @@ def is_time(type_: str) -> bool:
 
 
 def arrow_type(type_: str) -> pa.DataType | None:
-    """Return the Arrow type with exactly the values of a type; None if text cannot hold them."""
+    """Return the Arrow type for a type; None if values of the type cannot be read from text."""
     if kind_of(type_) == "decimal":
         return pa.decimal128(*arguments_of(type_))
     return _ARROW.get(kind_of(type_))
 
 
 def without_nulls(texts: pa.Array, type_: str, options: ReadOptions) -> pa.Array:
-    """Return texts from CSV with NULL for the texts that mean NULL."""
-    # An empty value in quotes is NULL, too, except in a text column.
+    """Replace the texts from CSV that mean NULL by NULL."""
+    # Empty values without quotes are NULL already. In quotes, an empty value means NULL, too,
+    # unless the column is a text column.
     nulls = [] if is_text(type_) else [""]
     nulls += [options.null_value] if options.null_value else []
     for null in nulls:
         is_null = call_arrow("equal", texts, null)
-        # Most columns have no such text, and a copy of all texts takes longer than this test.
+        # Test first: most columns have no such text, and the test is faster than a copy of all
+        # texts.
         if is_null.true_count:
             texts = _null_unless(call_arrow("invert", is_null), texts)
     return texts
@@ -89,10 +91,10 @@ def without_nulls(texts: pa.Array, type_: str, options: ReadOptions) -> pa.Array
 def converted(
     texts: pa.Array, type_: str, options: ReadOptions, *, as_written: bool = False
 ) -> pa.Array:
-    """Return the values of texts, with NULL for texts that are not exactly a value of the type.
+    """Convert texts to values of a type; texts that no value equals exactly become NULL.
 
     Args:
-        as_written: accept only numbers as programs write them, not codes such as 007.
+        as_written: accept only numbers in the form in which programs write them; 007 is a code.
     """
     match kind_of(type_):
         case "string":
@@ -121,24 +123,24 @@ def converted(
 
 
 class Guess:
-    """Infers the type of a column: the narrowest type that fits every value without a change."""
+    """Infers the type of a column: the narrowest type that can hold every value unchanged."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options, self._empty = options, True
         numbers = ["int", "bigint", "double"]
-        # A date format that the user set may consist of digits only, as yyyyMMdd does.
+        # Try the formats that the user set before numbers: a date in yyyyMMdd has only digits.
         times = {"date": options.date_format, "timestamp": options.timestamp_format}
         formats = [type_ for type_, pattern in times.items() if pattern]
         self._left = [*formats, *numbers, *times, "boolean", "string"]
-        # If all values fit the second type of a pair, they fit the first one, too.
+        # If all values fit the second type of a pair, they fit the first type, too.
         self._implied = {"bigint": "int", "double": "int"}
         if not formats:
             self._implied["timestamp"] = "date"
 
     def see(self, texts: pa.Array) -> None:
-        """Drop the types that do not fit some values; NULL fits every type."""
+        """Drop each type that does not fit all of these values; NULL fits every type."""
         self._empty &= texts.null_count == len(texts)
-        # Usually a few values already determine the type.
+        # Look at a few values first, which usually determine the type.
         for some in (texts[:20], texts):
             left: list[str] = []
             for type_ in self._left:
@@ -156,7 +158,7 @@ class Guess:
 
 
 def call_arrow(function: str, *arguments: Any, **options: Any) -> Any:
-    """Call a function of Arrow for which Arrow declares no types."""
+    """Call a function of `pyarrow.compute`, which declares no types for its functions."""
     return getattr(pc, function)(*arguments, **options)
 
 
@@ -166,7 +168,7 @@ def _null_unless(mask: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _matching(texts: pa.Array, pattern: str) -> pa.Array:
-    """Return the texts that a pattern matches as a whole, NULL for the others."""
+    """Return the texts that match a pattern completely, and NULL for all other texts."""
     return _null_unless(call_arrow("match_substring_regex", texts, rf"\A(?:{pattern})\z"), texts)
 
 
@@ -175,7 +177,8 @@ def _numbers(texts: pa.Array, type_: str, options: ReadOptions, *, as_written: b
     # 007, +49 and 12E4 are codes: programs do not write numbers like these.
     sign, first, least = ("-?", "[1-9]", "+") if as_written else ("[+-]?", "[0-9]", "*")
     exponent = "[eE][+-][0-9]+" if as_written else "[eE][+-]?[0-9]{1,4}"
-    # Groups have three digits, and the first group does not begin with zero: 0.123 is not 123.
+    # Each group has three digits, and the first group does not begin with zero: if a point
+    # separates groups, 0.123 is not 123.
     grouped = rf"[1-9][0-9]{{0,2}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
     whole = rf"{grouped}{first}[0-9]*"
     pattern = rf"{sign}(?:{whole})|0"
@@ -191,7 +194,8 @@ def _numbers(texts: pa.Array, type_: str, options: ReadOptions, *, as_written: b
         plain = call_arrow("replace_substring", plain, options.decimal, ".")
     plain = call_arrow("utf8_ltrim", plain, "+")
     if kind_of(type_) == "decimal":
-        # With an exponent, or with more digits than these, Arrow overflows without an error.
+        # Write out numbers with an exponent or too many digits, because Arrow overflows without an
+        # error.
         is_risky = call_arrow("match_substring_regex", plain, "[eE]|.{39}").fill_null(False)
         written_out = [
             f"{Decimal(number).normalize(_EXACT):f}"
@@ -206,7 +210,7 @@ def _numbers(texts: pa.Array, type_: str, options: ReadOptions, *, as_written: b
     try:
         values = plain.cast(target)
     except pa.ArrowInvalid:
-        # Arrow does not report which values do not fit the type.
+        # Arrow does not name the values that do not fit. Find them here.
         values = _null_unless(_fit(plain, target), plain).cast(target)
     if digits := _EXACT_DIGITS.get(type_):
         return _null_unless(_are_exact(plain, values, digits), values)
@@ -214,7 +218,7 @@ def _numbers(texts: pa.Array, type_: str, options: ReadOptions, *, as_written: b
 
 
 def _fit(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return an array of whether each number fits the type."""
+    """Return an array that is true for each number that fits the type."""
     if isinstance(type_, pa.Decimal128Type):
         whole, scale = type_.precision - type_.scale, type_.scale
         pattern = rf"\A-?0*[0-9]{{0,{whole}}}(?:\.[0-9]{{0,{scale}}}0*)?\z"
@@ -225,13 +229,14 @@ def _fit(numbers: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _are_exact(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
-    """Return whether each value, rounded to the number of digits in its text, equals its text.
+    """Return an array that is true for each value that its text denotes exactly.
 
-    So 0.1 and 0.10000000000000001 are exact, because programs write the same double either way.
-    9007199254740993 is not, because it becomes ...992.
+    Round a value to as many digits as its text has; the result must equal the text. So 0.1 and
+    0.10000000000000001 are exact: programs may write the same double in both ways. 9007199254740993
+    is not exact, because it becomes ...992.
 
     Args:
-        digits: up to this many digits, every number without an exponent is exact.
+        digits: the number of digits up to which every number without an exponent is exact.
     """
 
     def is_exact(text: str, value: float) -> bool:
@@ -254,19 +259,19 @@ def _wall_clock(texts: pa.Array) -> pa.Array:
 
 
 def _instants(texts: pa.Array) -> pa.Array:
-    # Texts without an offset are in UTC.
+    # First read texts without an offset, as times in UTC.
     values = _wall_clock(texts).cast(_UTC)
     if values.null_count == texts.null_count:
         return values
     with_offset = _matching(texts, f"{_DAY}{_TIME}(?:{_OFFSET})").cast(_UTC)
-    # An offset may lead to a year that Python does not have.
+    # An offset may move a time to a year that Python does not have.
     year = call_arrow("year", with_offset.cast(_LOCAL))
     is_known = call_arrow("and_", call_arrow("greater", year, 0), call_arrow("less", year, 10_000))
     return call_arrow("coalesce", values, _null_unless(is_known, with_offset))
 
 
 def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
-    """Convert texts in a pattern of Java's DateTimeFormatter to ISO 8601; others become NULL."""
+    """Convert texts in a format of Java's DateTimeFormatter to ISO 8601; others become NULL."""
     expression, letters = _time_pattern(pattern)
     groups = call_arrow("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
     parts = dict(zip(letters, groups.flatten(), strict=True))
@@ -296,14 +301,14 @@ def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
 
 
 def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
-    """Return a regular expression for a pattern of Java, and the letters of its groups.
+    """Return a regular expression for a format of Java, and the letters of each group.
 
     Raises:
-        FilesError: the pattern has other letters, repeats one, or is incomplete.
+        FilesError: the format has other letters, repeats a letter, or is incomplete.
     """
     expression, groups = "", dict[str, str]()
     for quoted, letters, _, other in _TOKEN.findall(pattern):
-        # Letters with the same meaning share a group, so that a repetition is noticed.
+        # Give letters with the same meaning one group, so that a repetition is noticed.
         group = letters[:1].translate(str.maketrans("uxZ", "yXX"))
         if (letters and letters not in _LETTER_PATTERNS) or group in groups or other in ("[", "]"):
             raise FilesError(
@@ -314,7 +319,7 @@ def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
             groups[group] = letters
             expression += f"(?P<{group}>{_LETTER_PATTERNS[letters]})"
         else:
-            # Two single quotes in a row stand for one.
+            # Two single quotes in a row mean one quote.
             expression += re.escape(other or quoted.replace("''", "'") or "'")
     if "y" not in groups or ("h" in groups) != ("a" in groups) or {"h", "H"} <= set(groups):
         raise FilesError(
