@@ -1,1 +1,1 @@
-"""Tables of a lake as models, read where they are: Delta Lake and Apache Iceberg."""
+"""Use tables of Delta Lake and Apache Iceberg as models; read their files without copying rows."""

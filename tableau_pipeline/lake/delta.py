@@ -1,4 +1,4 @@
-"""Read versions of Delta tables: deltalake reads the log, hyperd reads the files."""
+"""Read versions of Delta tables: deltalake reads the log, and hyperd reads the files."""
 
 import json
 import re
@@ -33,7 +33,7 @@ from tableau_pipeline.objects.kept_rows import LakeFolder
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.stores import StoreError, is_url
 
-# Types whose names differ: Delta's names are the keys, Spark's names are the values.
+# Types with different names in Delta and Spark; the keys are Delta's names, the values are Spark's.
 _TYPES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 _PHYSICAL_NAME, _FIELD_ID = "delta.columnMapping.physicalName", "delta.columnMapping.id"
 # Like the stores' own SDKs, accept an endpoint that begins with http://.
@@ -46,8 +46,9 @@ _READABLE_FEATURES = {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-# For each type to which a column may be widened, the types that hyperd reads as this type. hyperd
-# also reads narrower decimals with equally many digits after the point.
+# A column may be widened to the types in the keys. The values are the narrower types that hyperd
+# reads as the wider type. hyperd also reads narrower decimals with equally many digits after the
+# point.
 _WIDENED = {
     "short": ("byte",),
     "integer": ("byte", "short"),
@@ -61,22 +62,22 @@ def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) 
     """Return a version of a Delta table; the newest one if `number` is None.
 
     Returns:
-        The version; None if the log no longer has it.
+        The version; None if the log no longer has this version.
 
     Raises:
-        RefusedError: there is no table, or the table cannot be read exactly.
+        RefusedError: the table does not exist, or cannot be read exactly.
     """
     table = _open_table(path, number=number)
     if table is None:
         return None
     _check_features(table, path)
     columns, stored = _columns(table)
-    # Avoid pa.table, which would import pandas and so take longer than reading the log.
+    # Avoid pa.table, which would import pandas. That import takes longer than reading the log.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
-    # If the table has no partition columns, the column "partition" is missing, or NULL.
+    # The column "partition" is missing or NULL if the table has no partition columns.
     action_fields = {"path", "modification_time", "partition"}.intersection(actions.schema.names)
     added = actions.select(sorted(action_fields)).to_pylist()
-    # The log escapes the names of files as in URLs.
+    # Undo escapes: the log escapes the names of files as in URLs.
     names = [
         name_below_table(unquote(action["path"]), path, table=_title(path)) for action in added
     ]
@@ -145,7 +146,7 @@ def _open_table(path: str, *, number: int | None = None) -> DeltaTable | None:
 
 
 def _check_features(table: DeltaTable, path: str) -> None:
-    """Refuse a table that has features which prevent us from reading it exactly."""
+    """Refuse a table if one of its features prevents us from reading it exactly."""
     features = {
         feature.removesuffix("-preview") for feature in table.protocol().reader_features or ()
     }
@@ -163,15 +164,15 @@ def _check_features(table: DeltaTable, path: str) -> None:
         )
     partition_columns = set(table.metadata().partition_columns)
     for field in table.schema().fields:
-        # The log has escapes for the bytes. Not all writers escape them, and deltalake does not
-        # turn the escapes back into bytes.
+        # The log contains escapes in place of bytes. Some writers do not escape, and deltalake does
+        # not turn the escapes back into bytes.
         if field.name in partition_columns and str(field.type.type) == "binary":
             raise LakeError(
                 f'{_title(path)} is partitioned by the binary column "{field.name}", whose values '
                 "deltalake does not read as they are. Partition the table by another column, or "
                 "publish it through a Spark model"
             )
-        # The name of the key is part of the format.
+        # Delta's format defines the key "delta.typeChanges".
         for change in field.metadata.get("delta.typeChanges") or ():
             before, after = change["fromType"], change["toType"]
             if not _is_read_as(before, after):
@@ -183,7 +184,7 @@ def _check_features(table: DeltaTable, path: str) -> None:
 
 
 def _is_read_as(before: str, after: str) -> bool:
-    """Return whether hyperd reads a narrower type of files as the type of the column."""
+    """Return whether hyperd reads the narrower type of a file as the type of the column."""
     scales = [_DECIMAL.fullmatch(type_) for type_ in (before, after)]
     if all(scales):
         return len({scale and scale[1] for scale in scales}) == 1
@@ -192,18 +193,18 @@ def _is_read_as(before: str, after: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Where files have the columns of a table.
+    """How to find the columns of a table in its files.
 
     Attributes:
         names: for each column, its physical name.
-        ids: for each column, its field id, by which alone files are read; None if by their names.
+        ids: for each column, its field id, if only field ids identify columns; None if names do.
     """
 
     names: Mapping[str, str]
     ids: Mapping[str, int] | None
 
     def in_file(self, footer: Footer) -> dict[str, str | None]:
-        """Return the name that each column has in a file; None if the file lacks the column."""
+        """Return the name of each column in a file; None for a column that the file lacks."""
         if self.ids is None:
             return {
                 column: name if name in footer.columns else None
@@ -214,7 +215,7 @@ class _Stored:
 
 
 def _check_field_ids(files: Mapping[str, Footer], stored: _Stored, path: str) -> None:
-    """Refuse files without field ids, if only these identify the columns."""
+    """Refuse a file without field ids if only field ids identify the columns."""
     if stored.ids is None:
         return
     for name, footer in files.items():
@@ -229,7 +230,7 @@ def _check_field_ids(files: Mapping[str, Footer], stored: _Stored, path: str) ->
 def _check_calendar(
     folder: LakeFolder, files: Iterable[DataFile], footers_: Mapping[str, Footer], path: str
 ) -> None:
-    """Refuse old times that only Spark reads as they were written."""
+    """Refuse old times in the older calendar, which only Spark converts."""
     for file in files:
         if found := column_of_old_calendar(folder, file, footers_[file.name]):
             column, first = found
@@ -241,9 +242,9 @@ def _check_calendar(
 
 
 def _columns(table: DeltaTable) -> tuple[list[Column], _Stored]:
-    """Return the columns of a table, and where files have them."""
+    """Return the columns of a table, and how to find them in files."""
     fields = table.schema().fields
-    # Tableau has no nested types, so only their kind is of interest.
+    # Keep only the kind of a nested type, because Tableau has no nested types.
     kinds = [str(field.type.type) for field in fields]
     types = [
         f"{kind}<...>" if kind in ("array", "map", "struct") else _TYPES.get(kind, kind)
@@ -260,10 +261,10 @@ def _columns(table: DeltaTable) -> tuple[list[Column], _Stored]:
 
 
 def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
-    """Yield the name of each file that has a deletion vector, and its rows that are not deleted.
+    """For each file with a deletion vector, yield its name and a bitmap of the rows to keep.
 
     Raises:
-        RefusedError: a vector is gone or damaged.
+        RefusedError: a deletion vector is missing or damaged.
     """
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return
@@ -273,7 +274,7 @@ def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
             masks = found["selection_vector"]
             edges = pairwise(masks.offsets.to_pylist())
             for url, (start, end) in zip(found["filepath"].to_pylist(), edges, strict=True):
-                # Both are URLs, in which the names of files are escaped.
+                # Undo escapes in both: the URL of the file, and the URL of the table.
                 name = unquote(url).removeprefix(f"{unquote(table.table_uri).rstrip('/')}/")
                 yield name, _bitmap(masks.values, start, end)
     except DeltaError as error:
@@ -284,7 +285,7 @@ def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
 
 
 def _bitmap(mask: pa.BooleanArray, start: int, end: int) -> int:
-    """Return some bits of a mask as a bitmap; see `DataFile.kept`. Rows after the end are kept."""
+    """Return a bitmap (see `DataFile.kept`) of some bits of a mask; keep all rows after the end."""
     _, data = mask.buffers()
     start, end = start + mask.offset, end + mask.offset
     bits = int.from_bytes(data[start // 8 : (end + 7) // 8], "little") >> start % 8
@@ -293,12 +294,13 @@ def _bitmap(mask: pa.BooleanArray, start: int, end: int) -> int:
 
 
 def _committed_at(table: DeltaTable, path: str) -> datetime | None:
-    """Return the time of the commit of a version; None if the log does not have it."""
-    # For an older version, the library's own history would return the newest commit.
+    """Return the commit time of the opened version; None if the log does not have the time."""
+    # Read the log here, because deltalake's own history returns the newest commit even for an older
+    # version.
     commit = read_bytes(f"{path}/_delta_log/{table.version():020}.json") or b""
     for line in commit.splitlines():
         if about := json.loads(line).get("commitInfo"):
-            # If both exist, time travel uses the first one.
+            # Prefer the commit's own time stamp, as Delta's time travel does.
             moment = about.get("inCommitTimestamp") or about.get("timestamp")
             return datetime.fromtimestamp(moment / 1000, UTC) if moment else None
     return None
@@ -311,12 +313,12 @@ def _file(
     stored: _Stored,
     partition: Mapping[str, Any],
 ) -> DataFile:
-    """Return a file, with the layout of the columns in it.
+    """Return a file, with the layout of the columns in the file.
 
     Args:
-        partition: for the name of each partition column, the column's value in this file.
+        partition: the value of each partition column in this file; the keys are column names.
     """
-    # A log may have the logical or the physical names of partition columns.
+    # A log may contain the logical or the physical names of partition columns.
     values = {
         name: partition.get(name, partition.get(other)) for name, other in stored.names.items()
     }
@@ -331,5 +333,5 @@ def _file(
 
 
 def _title(path: str) -> str:
-    """Return how messages name a table."""
+    """Return the name of a table for messages."""
     return f"The Delta table {path}"

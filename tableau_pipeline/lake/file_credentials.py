@@ -1,4 +1,4 @@
-"""Credentials for the files of Iceberg tables, as catalogs and pyiceberg's settings name them."""
+"""Find the credentials for the files of Iceberg tables in catalogs and in pyiceberg's settings."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from tableau_pipeline.objects.lent import Credentials
 Properties = Mapping[str, Any]
 
 _SAS, _KEY = "adls.sas-token", "adls.account-key"
-# For each scheme of URLs, the property that has the time of expiry, in milliseconds since 1970.
+# For each scheme of URLs, the property with the time of expiry, in milliseconds since 1970.
 _EXPIRY = {
     "s3": "s3.session-token-expires-at-ms",
     "gs": "gcs.oauth2.token-expires-at",
@@ -20,9 +20,9 @@ _EXPIRY = {
 
 
 def of_table(table: Table, url: str) -> Credentials | None:
-    """Return the credentials for the files of a table; None if the environment has them.
+    """Return the credentials for the files of a table; None to use those of the environment.
 
-    Those that the catalog hands out for the table come first, then those in the catalog's settings.
+    Prefer credentials that the catalog hands out for the table to credentials in its settings.
 
     Args:
         url: the URL of the folder with the files.
@@ -36,20 +36,22 @@ def of_table(table: Table, url: str) -> Credentials | None:
 
 
 def of_settings(settings: Properties, url: str) -> Credentials | None:
-    """Return the credentials for files that a catalog's settings have; None if they lack some."""
+    """Return the credentials in a catalog's settings; None if they are missing or incomplete."""
     secrets = _secrets_in(settings, url)
     return Credentials(secrets, config=_config_in(settings, url)) if secrets else None
 
 
 def _handed_out(table: Table) -> Properties:
-    """Return what the catalog says about access to the files of a table.
+    """Return the properties that the catalog hands out for access to the files of a table.
 
-    pyiceberg mixes it with the catalog's settings, and with properties that anyone who may change
-    the table can set. These must not decide where credentials are sent.
+    pyiceberg mixes these properties with the catalog's settings and with the table's own
+    properties. Anyone who may change the table can set the table's own properties, so they must not
+    decide where credentials are sent.
     """
     settings, own = table.catalog.properties, table.metadata.properties
     unknown = object()
-    # The table's configuration is only a part of this, and does not take precedence.
+    # Do not use `table.config` alone: it has only a part of the handed-out properties, and other
+    # properties may override its values.
     return {
         name: value
         for name, value in table.io.properties.items()
@@ -59,7 +61,7 @@ def _handed_out(table: Table) -> Properties:
 
 
 def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | None:
-    """Return credentials as obstore names them; None if there are none, or a part is missing."""
+    """Return credentials under obstore's names; None if they are missing or incomplete."""
     match url.partition("://")[0]:
         case "s3":
             key, secret, token = (
@@ -74,8 +76,9 @@ def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | Non
         case "abfss":
             account = _account_host(url).partition(".")[0]
             if properties.get("adls.account-name", account) != account:
-                # Those without an account in their names are for another one. A token must not be
-                # sent to the host of this one, which users who may change the table choose.
+                # Drop the properties without an account in their names, because they belong to
+                # another account. Users who may change the table choose the host in the URL, and a
+                # token of another account must not be sent to that host.
                 properties = {name: properties[name] for name in {*properties} - {_SAS, _KEY}}
             if token := _of_account(properties, _SAS, url):
                 return {"sas_token": token.removeprefix("?")}
@@ -85,7 +88,7 @@ def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | Non
 
 
 def _config_in(properties: Properties, url: str) -> dict[str, Any]:
-    """Return the settings of a store that come with its credentials, as obstore names them."""
+    """Return the settings of a store that come with its credentials, under obstore's names."""
     if not url.startswith("s3://"):
         return {}
     region = properties.get("s3.region") or properties.get("client.region")
@@ -96,13 +99,13 @@ def _config_in(properties: Properties, url: str) -> dict[str, Any]:
 
 
 def _expiry_in(properties: Properties, url: str) -> datetime | None:
-    """Return when credentials expire; None if the properties do not contain this."""
+    """Return the time of expiry of credentials; None if the properties do not contain the time."""
     value = str(_of_account(properties, _EXPIRY[url.partition("://")[0]], url))
     return datetime.fromtimestamp(int(value) / 1000, UTC) if value.isdecimal() else None
 
 
 def _of_account(properties: Properties, name: str, url: str) -> str | None:
-    """Return a property whose name may end in the host or the name of an account of Azure."""
+    """Return a property; its name may end in the host or the name of an Azure account."""
     host = _account_host(url)
     names = (f"{name}.{host}", f"{name}.{host.partition('.')[0]}", name)
     return next((properties[key] for key in names if properties.get(key)), None)

@@ -1,4 +1,4 @@
-"""Make a version of a model from the Parquet files of a lake's table."""
+"""Make a version of a model from the Parquet files of a table in a lake."""
 
 import hashlib
 import io
@@ -38,12 +38,12 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What the footer of a Parquet file contains, and the size of the file.
+    """The parts of a Parquet file's footer that are needed here, and the size of the file.
 
     Attributes:
         size: the size of the file in bytes.
-        columns: for the name of each column, its field id; None if it has no field id.
-        old_times: the columns that may hold times of the calendar of old releases of Spark.
+        columns: the field id of each column, or None; the keys are column names.
+        old_times: the columns that may have times in the calendar of old releases of Spark.
     """
 
     rows: int
@@ -56,7 +56,7 @@ def footers(folder: Folder, names: Sequence[str], *, table: str) -> list[Footer]
     """Read the footers of Parquet files.
 
     Raises:
-        RefusedError: a file is gone, or is not Parquet. The message begins with `table`.
+        RefusedError: a file is missing, or is not a Parquet file. The message begins with `table`.
         StoreError: the object store failed, or did not answer.
     """
     with ThreadPoolExecutor() as pool:
@@ -83,24 +83,25 @@ def lake_snapshot(
 
     Args:
         folder: the folder of the table; the names of files are relative to it.
-        identity: an id that another table, created in place of this one, would not have.
+        identity: the id of the table; a new table that replaces this table gets another id.
 
     Raises:
-        RefusedError: hyperd cannot read a column.
+        RefusedError: a column cannot be read.
     """
     for column in columns:
         kind, is_nested, _ = column.type.partition("<")
         problem = "has the name of the hashes of rows" if column.name == ROW_HASH else ""
         if is_nested:
-            # Only snapshots that Spark wrote contain JSON text, which could be published instead.
+            # Refuse nested columns. Their JSON text could be published instead, but only snapshots
+            # that Spark wrote contain JSON text.
             problem = problem or f"is of the type {kind}, which is not read"
         if problem:
             raise LakeError(
                 f'The table {folder.uri("")}: column "{column.name}" {problem}. Publish the table '
                 "through a Spark model that selects other columns from it",
             )
-    # Include the layouts: after a column is dropped and added again under its old name, the same
-    # files have other rows. Include the deleted rows, too.
+    # Include the layouts: the same files mean other rows after a column is dropped and added again
+    # under its old name. Include the deleted rows, too.
     layouts = {file.layout: repr(file.layout) for file in files}
     file_layouts = sorted((file.name, layouts[file.layout], *_kept_text(file)) for file in files)
     digest = hashlib.sha256(repr((identity, [*columns], file_layouts)).encode()).hexdigest()
@@ -125,17 +126,17 @@ def _kept_text(file: DataFile) -> tuple[str, ...]:
 
 
 def with_deletes(file: DataFile, deleted: Iterable[int]) -> DataFile:
-    """Return a file without the rows at some positions, which count from 0."""
+    """Return a file without the rows at some positions; positions count from 0."""
     bits = bytearray(file.rows // 8 + 1)
     for position in deleted:
-        # A position after the last row deletes nothing.
+        # Ignore positions after the last row.
         if position < file.rows:
             bits[position // 8] |= 1 << position % 8
     return keep(file, ~int.from_bytes(bits, "little"))
 
 
 def keep(file: DataFile, kept: int) -> DataFile:
-    """Return a file of which only some rows count; see `DataFile.kept`."""
+    """Return a file with only the rows of a bitmap; see `DataFile.kept`."""
     all_rows = (1 << file.rows) - 1
     kept &= all_rows
     if kept == all_rows:
@@ -144,7 +145,7 @@ def keep(file: DataFile, kept: int) -> DataFile:
 
 
 def partition_text(value: Any) -> str | None:
-    """Return the value of a partition column as a text that hyperd can read."""
+    """Return the value of a partition column as text for hyperd."""
     match value:
         case None:
             return None
@@ -160,8 +161,8 @@ def partition_text(value: Any) -> str | None:
             return str(value)
 
 
-# The files of a lake never change, so their footers can be cached. A refresh reads the footers of
-# two versions, which may have files in common.
+# Cache footers: the files of a lake never change, and a refresh reads two versions that may share
+# files.
 @lru_cache(maxsize=100_000)
 def _footer(uri: str) -> Footer:
     if uri.startswith("file:"):
@@ -182,10 +183,10 @@ def _footer(uri: str) -> Footer:
 def column_of_old_calendar(
     folder: Folder, file: DataFile, footer: Footer
 ) -> tuple[Column, date] | None:
-    """Return a column of a file with times of an older calendar, and their end; None if none has.
+    """Return a column with times in an older calendar and the end of that calendar; or None.
 
-    Only the values can tell where the footer has no statistics, so a file that an old release of
-    Spark wrote may be read.
+    If the footer has no statistics, only the values show whether there are such times. So this
+    function may read the values of a file that an old release of Spark wrote.
     """
     read = {stored.name: stored.column for stored in file.layout or () if stored.name}
     names = tuple(name for name in footer.old_times if name in read)
@@ -222,7 +223,7 @@ def names_in(location: str) -> list[str]:
 
 
 def read_bytes(location: str) -> bytes | None:
-    """Return the content of a file; None if it does not exist."""
+    """Return the content of a file; None if the file does not exist."""
     if is_url(location, setting="source"):
         return read_object(location)
     path = Path(location)
@@ -230,7 +231,7 @@ def read_bytes(location: str) -> bytes | None:
 
 
 def normalized(logged: str) -> str:
-    """Turn a path or URL that a table's own metadata contain into the form that we use."""
+    """Convert a path or URL from the metadata of a table to the form that this package uses."""
     return canonical(_FILE.sub("", logged)).rstrip("/")
 
 
@@ -238,12 +239,12 @@ def name_below_table(logged: str, location: str, *, table: str) -> str:
     """Return the name of a file relative to the folder of its table.
 
     Args:
-        logged: the name, path or URL of the file in the table's metadata, without escapes.
+        logged: the name, path or URL of the file, from the metadata of the table, without escapes.
         location: the path or URL of the table.
-        table: the words for the table in the message.
+        table: the name of the table for messages.
 
     Raises:
-        RefusedError: the file is elsewhere.
+        RefusedError: the file is outside the folder of the table.
     """
     file = normalized(logged).removeprefix(f"{location}/")
     if file.startswith("/") or "://" in file or ".." in file.split("/"):

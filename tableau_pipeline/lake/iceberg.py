@@ -1,4 +1,4 @@
-"""Read versions of Iceberg tables: pyiceberg reads the metadata, hyperd reads the files."""
+"""Read versions of Iceberg tables: pyiceberg reads the metadata, and hyperd reads the files."""
 
 import gzip
 import io
@@ -54,22 +54,23 @@ from tableau_pipeline.objects.stores import is_url
 
 _NEWEST_FORMAT = 3
 _HINT = "version-hint.text"
-# To commit a version of a table without a catalog, a metadata file is renamed to such a name.
+# The name of a committed metadata file. If a table has no catalog, writers commit a version by
+# renaming its metadata file to such a name.
 _COMMITTED = re.compile(r"v(\d+)\.(\w+\.)?metadata\.json(\.\w+)?")
-# The name of a metadata file whose version is not committed.
+# The name of a metadata file before its version is committed.
 _UNCOMMITTED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(\w+\.)?metadata\.json")
-# Types whose names differ: Iceberg's names are the keys, Spark's names are the values. In Iceberg,
-# a "timestamp" has no time zone; in Spark, it has one.
+# Types with different names in Iceberg and Spark; the keys are Iceberg's names, the values are
+# Spark's. A "timestamp" has a time zone in Spark, but not in Iceberg.
 _TYPES = {
     "long": "bigint",
     "list": "array",
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
 }
-# This number stands for the snapshot id of an empty table, which has no snapshot yet.
+# The snapshot id to use for an empty table, which has no snapshot yet.
 _EMPTY = 0
-# A version number is this number times the schema id, plus the snapshot id, which is positive and
-# smaller than this number.
+# A version number is the schema id times this number, plus the snapshot id. Snapshot ids are
+# positive and smaller than this number.
 _SCHEMA = 2**63
 
 
@@ -86,14 +87,14 @@ def read(
 ) -> Snapshot | None:
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
-    The number of a version combines the ids of Iceberg's snapshot and of the schema, because a
-    schema may change without a new snapshot.
+    The number of a version combines the id of Iceberg's snapshot and the id of the schema, because
+    the schema may change without a new snapshot.
 
     Returns:
-        The version; None if the table no longer has it.
+        The version; None if the table no longer has this version.
 
     Raises:
-        RefusedError: there is no table, or the table cannot be read exactly.
+        RefusedError: the table does not exist, or cannot be read exactly.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
     table, title = _open_table(location), _title(location)
@@ -134,10 +135,10 @@ def read(
 
 
 def _fields(schema: Schema) -> dict[int, tuple[NestedField, Column]]:
-    """Return each field and its column, by its id."""
+    """Return each field with its column; the keys are field ids."""
     fields: dict[int, tuple[NestedField, Column]] = {}
     for field in schema.fields:
-        # Tableau has no nested types, so only their kind is of interest.
+        # Keep only the kind of a nested type, because Tableau has no nested types.
         kind, is_nested, _ = str(field.field_type).replace(" ", "").partition("<")
         column = Column(field.name, _TYPES.get(kind, kind) + ("<...>" if is_nested else ""))
         fields[field.field_id] = (field, column)
@@ -159,7 +160,8 @@ def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> 
     planner = ManifestGroupPlanner(table.metadata, table.io)
     try:
         manifests = snapshot.manifests(table.io)
-        # pyiceberg refuses all deletes by values; here, those that still apply have been refused.
+        # Leave out deletes by values, which pyiceberg would refuse. `deletes_of` has already
+        # refused those that still apply to files.
         tasks = [*planner.plan_files(manifests, lambda entry: not deletes_by_values(entry))]
     except (OSError, ValueError) as error:
         raise LakeError(f"{title} cannot be read: {error}") from error
@@ -178,12 +180,13 @@ def _file(
     specs: Mapping[int, PartitionSpec],
     ids: Mapping[str, int],
 ) -> DataFile:
-    """Return a file, with the layout of the columns in it.
+    """Return a file, with the layout of the columns in the file.
 
     Args:
-        fields: for each field id of the version, the field and the column.
-        specs: every partition spec that the table has had; the keys are ids that files refer to.
-        ids: for files that Iceberg did not write itself, the field id of each column name.
+        fields: the fields of the version with their columns; the keys are field ids.
+        specs: all partition specs that the table ever had; files refer to the keys.
+        ids: the field id of each column name, for files without field ids, which Iceberg did not
+            write.
     """
     stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
     if not stored and not ids:
@@ -192,8 +195,8 @@ def _file(
             "no schema.name-mapping.default to identify its columns",
         )
     stored = stored or {ids[name]: name for name in footer.columns if name in ids}
-    # Files lack the columns that are newer, and files that Iceberg has taken over from a Hive table
-    # lack the partition columns. Take their values from the metadata.
+    # A file lacks columns that are newer than the file. A file from a Hive table also lacks the
+    # partition columns. Take the values of missing columns from the metadata.
     values = {id_: _default_text(field) for id_, (field, _) in fields.items()}
     for number, field in enumerate(specs[file.spec_id].fields):
         if isinstance(field.transform, IdentityTransform) and field.source_id in fields:
@@ -218,23 +221,23 @@ def _file(
 
 @cache
 def _is_read_exactly() -> bool:
-    """Whether pyiceberg reads 64-bit floats of manifests as they are; 0.12 with Cython does not."""
+    """Whether pyiceberg reads 64-bit floats in manifests exactly; 0.12 with Cython rounds them."""
     return new_decoder(struct.pack("<d", 0.1)).read_double() == 0.1
 
 
 def _default_text(field: NestedField) -> str | None:
-    """Return the value of a field in files that are older than it, as hyperd reads it."""
+    """Return the value of a field in files older than the field, as text for hyperd."""
     value = field.initial_default
-    # In the metadata, which are JSON, bytes are digits.
+    # The metadata are JSON, in which bytes are hexadecimal digits.
     is_bytes = isinstance(field.field_type, BinaryType | FixedType) and isinstance(value, str)
     return partition_text(bytes.fromhex(value) if is_bytes else value)
 
 
 def _open_table(location: str | InCatalog) -> StaticTable:
-    """Open a table with its current metadata, to which its catalog or its folder points.
+    """Open a table with its current metadata; the catalog or the folder of the table names them.
 
     Raises:
-        RefusedError: there is no Iceberg table, or pyiceberg cannot read it.
+        RefusedError: the Iceberg table does not exist, or pyiceberg cannot read it.
         RefreshError: the catalog or the object store failed, or did not answer.
     """
     if isinstance(location, InCatalog):
@@ -246,7 +249,7 @@ def _open_table(location: str | InCatalog) -> StaticTable:
         try:
             metadata = FromInputFile.table_metadata(LakeIO().new_input(source))
         except (OSError, ValueError, EOFError, zlib.error, ValidationError) as error:
-            # Leave out what follows: the content, and links about the library.
+            # Leave out the end of the message, which shows the content and links about pydantic.
             reason = " ".join(str(error).partition(" [type=")[0].split())
             raise LakeError(f"{_title(location)} cannot be read: {source}: {reason}") from error
     if metadata.format_version > _NEWEST_FORMAT:
@@ -258,7 +261,7 @@ def _open_table(location: str | InCatalog) -> StaticTable:
         identifier=("static-table", source),
         metadata_location=source,
         metadata=metadata,
-        # Set it, because a property of the table may make pyiceberg choose another FileIO.
+        # Set the FileIO, because a property of the table may make pyiceberg choose another FileIO.
         io=LakeIO(),
         catalog=NoopCatalog("static-table"),
     )
@@ -268,13 +271,13 @@ def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
     """Return the path or URL of the folder that contains all files of a table.
 
     Raises:
-        RefusedError: the table is in a store that cannot be read, or not at the declared place.
+        RefusedError: the table's store cannot be read, or the table is not at the declared place.
     """
     folder = normalized(table.location())
     is_at_url = is_url(folder, setting=f"The location of {_title(location)}")
     if isinstance(location, InCatalog) or folder == location:
         return folder
-    # The declared path may be a link to that folder.
+    # Accept a declared path that is a link to the folder.
     if (
         is_at_url
         or is_url(location, setting="source")
@@ -288,7 +291,7 @@ def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
 
 
 def _title(location: str | InCatalog) -> str:
-    """Return how messages name a table."""
+    """Return the name of a table for messages."""
     return f"The Iceberg table {location}"
 
 
@@ -297,7 +300,7 @@ def _current_metadata(path: str) -> str:
     folder = f"{path}/metadata"
     committed: dict[int, list[str]] = {}
     for name in names_in(folder):
-        # Hadoop hides its checksums of files behind a dot.
+        # Skip Hadoop's checksum files, whose names begin with a dot.
         if ".metadata.json" not in name or name.startswith("."):
             continue
         if match := _COMMITTED.fullmatch(name):
@@ -323,7 +326,7 @@ def _current_metadata(path: str) -> str:
 
 
 def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
-    """Find the number of the newest version in the same way as Iceberg itself."""
+    """Return the number of the newest version by the same rule as Iceberg itself."""
     hint = read_bytes(f"{folder}/{_HINT}")
     if hint is None:
         return max(committed)
@@ -334,21 +337,23 @@ def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
             "file, or remove it",
         )
     number = int(text)
-    # Iceberg writes the hint after the version, so look for newer versions than the hint names.
+    # The hint may be old, because Iceberg writes the hint after the version: look for newer
+    # versions.
     while number + 1 in committed:
         number += 1
     return number
 
 
 class LakeIO(FileIO):
-    """Reads whole files for pyiceberg, with the credentials that all our other reads use.
+    """Reads whole files for pyiceberg, with the same credentials as all other reads.
 
     pyiceberg's own readers would have other settings and errors for each kind of store.
     """
 
     def new_input(self, location: str) -> "LakeFile":
-        """Return a file to read."""
-        # A catalog without a server reads the metadata of a table before it returns the table.
+        """Return the file at a location."""
+        # Lend credentials now: a catalog without a server reads the metadata of a table before
+        # `_lend_credentials` gets the table.
         if name := self.properties.get(_CATALOG):
             folder = normalized(location).rpartition("/")[0]
             lend(
@@ -376,30 +381,32 @@ class LakeFile(InputFile):
         return read_bytes(normalized(self.location)) is not None
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Return all of the file's content in memory; metadata files are small."""
+        """Return the whole content of the file in memory, because metadata files are small."""
         return cast("InputStream", io.BytesIO(self._content()))
 
     def _content(self) -> bytes:
         content = read_bytes(normalized(self.location))
         if content is None:
             raise FileNotFoundError(f"there is no file {self.location}")
-        # pyiceberg unpacks only files with the newer names: v1.gz.metadata.json.
+        # Unpack files with the older names, v1.metadata.json.gz. pyiceberg unpacks only files with
+        # the newer names, v1.gz.metadata.json.
         is_packed = self.location.endswith(".metadata.json.gz")
         return gzip.decompress(content) if is_packed else content
 
 
 _PROPERTIES = {
     "py-io-impl": "tableau_pipeline.lake.iceberg.LakeIO",
-    # Reading must not create anything; catalogs in a database would create their tables.
+    # Reading must create nothing, but a catalog in a database would create its tables.
     "init_catalog_tables": "false",
 }
-# The property that has the name of the catalog.
+# The property with the name of the catalog.
 _CATALOG = "tableau_pipeline.catalog"
-# Messages may show the values of these settings of a catalog.
+# The settings of a catalog whose values messages may show.
 _SHOWN_SETTINGS = ("type", "uri", "warehouse")
-# Mask only texts that are longer than this. Shorter texts are no secrets, and occur in any message.
+# The length up to which texts are not masked. Such short texts are no secrets, and occur in any
+# message.
 _LONGEST_SHOWN = 3
-# A property with credentials in a text of JSON, and its value.
+# A property with credentials, and its value, in JSON text.
 _HANDED_OUT = re.compile(r"""((?:s3|client|gcs|adls)\.[\w.-]+\\?["']\s*:\s*\\?["'])[^"'\\]*""")
 
 
@@ -407,10 +414,10 @@ def _load_from_catalog(location: InCatalog) -> Table:
     """Load a table from its catalog.
 
     Raises:
-        RefusedError: pyiceberg does not know the catalog, or the catalog does not have the table.
+        RefusedError: pyiceberg does not know the catalog, or the catalog lacks the table.
         RefreshError: the request to the catalog failed.
     """
-    # Read the configuration again: pyiceberg reads its own copy only once in a process.
+    # Read the configuration here, because pyiceberg itself reads it only once in a process.
     config, name = Config(), location.catalog
     settings: Any = config.get_catalog_config(name)
     if settings is None:
@@ -440,10 +447,10 @@ def _load_from_catalog(location: InCatalog) -> Table:
 
 
 def _lend_credentials(table: Table, location: InCatalog) -> None:
-    """Read the files of a table with the credentials that its catalog has for them."""
+    """Use the credentials of the catalog for all reads of the table's files."""
     folder = normalized(table.location())
     metadata_folder = normalized(table.metadata_location or "").rpartition("/")[0]
-    # The metadata may be elsewhere.
+    # The metadata may be outside the folder of the table.
     is_below = f"{metadata_folder}/".startswith(f"{folder}/")
     for each in (folder,) if is_below else (folder, metadata_folder):
         lend(
@@ -459,11 +466,11 @@ def _lender(catalog: str) -> str:
 
 
 def _renewed(location: InCatalog, folder: str) -> Credentials:
-    """Return new credentials for a folder, in place of those that expire.
+    """Return new credentials for a folder, to replace credentials that expire.
 
     Raises:
         RefusedError: the catalog no longer has the table.
-        RefreshError: the request to the catalog failed, or the catalog no longer has credentials.
+        RefreshError: the request to the catalog failed, or the catalog hands out no credentials.
     """
     credentials = file_credentials.of_table(_load_from_catalog(location), folder)
     if credentials is None:
@@ -480,7 +487,7 @@ def _masked_reason(error: Exception, known: Mapping[str, Any]) -> str:
     text = str(error).strip().partition("\n")[0].rstrip(".") or "it gave no reason"
     for secret in sorted(_secrets(known), key=len, reverse=True):
         text = text.replace(secret, "***")
-    # The error may quote an answer of the catalog, with credentials.
+    # Mask credentials: the error may quote an answer of the catalog that contains them.
     text = _HANDED_OUT.sub(r"\1***", text)
     return f"{type(error).__name__}: {re.sub(r'//[^/@ ]*@', '//', text)}"
 

@@ -1,4 +1,4 @@
-"""Find the deleted rows in the files of an Iceberg table: by their positions, or in vectors."""
+"""Find the deleted rows of Iceberg files, in files with positions or in deletion vectors."""
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +26,10 @@ from pyroaring import BitMap64
 from tableau_pipeline.errors import LakeError
 from tableau_pipeline.lake.files import normalized
 
-# The positions of the fields that files have since version 3 of the format.
+# The positions of some fields of a manifest entry's file, which exist since version 3 of the
+# format.
 _REFERENCED_FILE, _OFFSET, _SIZE = 17, 18, 19
-# What a deletion vector begins with, after its length.
+# The first bytes of a deletion vector after its length.
 _MAGIC = bytes.fromhex("d1d33964")
 
 
@@ -37,9 +38,9 @@ class Deletes:
     """The deleted rows of a version.
 
     Attributes:
-        vectors: for each file that has a deletion vector, the entry that says where the vector is.
-        content: returns the content of a file.
-        title: how messages name the table.
+        vectors: for each data file with a deletion vector, the entry that locates the vector.
+        content: a function that returns the content of a file.
+        title: the name of the table for messages.
     """
 
     vectors: Mapping[str, IcebergFile]
@@ -48,15 +49,16 @@ class Deletes:
     _read: dict[str, Mapping[str, list[int]]] = field(default_factory=dict)
 
     def positions(self, task: FileScanTask) -> Iterable[int]:
-        """Return the positions of the deleted rows of a file, which count from 0.
+        """Return the positions of the deleted rows of a file; positions count from 0.
 
         Raises:
-            RefusedError: a file with deletes is gone or damaged, or has another format.
+            RefusedError: a file with deletes is missing or damaged, or has another format.
         """
         path = normalized(task.file.file_path)
         vector = self.vectors.get(path)
-        # A vector also has the positions in all files that it replaces. If pyiceberg does not know
-        # which data file a vector is for, the task also lists vectors of other data files.
+        # Prefer the vector of the file: a vector also has all positions from the delete files that
+        # it replaces. Skip other vectors: if pyiceberg does not know the data file of a vector, the
+        # task also lists vectors of other data files.
         files = [file for file in task.delete_files if file.file_format != FileFormat.PUFFIN]
         deletes = [vector] if vector else files
         try:
@@ -72,7 +74,7 @@ class Deletes:
             ) from error
 
     def _positions(self, file: IcebergFile) -> Mapping[str, list[int]]:
-        """Return the positions in a file with position deletes, by data file."""
+        """Return the deleted positions in a file of position deletes; the keys are data files."""
         if file.file_format != FileFormat.PARQUET:
             raise LakeError(
                 f"{self.title} has deletes in {file.file_path}, whose format is "
@@ -89,7 +91,7 @@ class Deletes:
         return self._read[path]
 
     def _vector(self, file: IcebergFile) -> Iterable[int]:
-        """Return the positions in a deletion vector."""
+        """Return the deleted positions in a deletion vector."""
         start, size = file[_OFFSET], file[_SIZE]
         data = self.content(file.file_path)[start : start + size]
         magic_and_bits, check = data[4:-4], int.from_bytes(data[-4:], "big")
@@ -104,7 +106,7 @@ class Deletes:
 
 
 def deletes_by_values(entry: ManifestEntry) -> bool:
-    """Return whether a file deletes all rows with some values."""
+    """Return whether a file deletes rows by their values."""
     return entry.data_file.content == DataFileContent.EQUALITY_DELETES
 
 
@@ -114,7 +116,7 @@ def deletes_of(
     """Return the deletes of a version.
 
     Raises:
-        RefusedError: rows are deleted by their values.
+        RefusedError: a delete by values applies to some files.
     """
     of_data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
     oldest = min((manifest.min_sequence_number or 0 for manifest in of_data), default=0)
@@ -124,7 +126,7 @@ def deletes_of(
             continue
         for entry in _entries(manifest, reader):
             file, number = entry.data_file, entry.sequence_number or manifest.sequence_number
-            # Deletes by values apply only to files that are older.
+            # A delete by values applies only to older data files.
             if deletes_by_values(entry) and number > oldest:
                 columns = [schema.find_column_name(id_) or id_ for id_ in file.equality_ids or ()]
                 raise LakeError(
@@ -138,10 +140,10 @@ def deletes_of(
 
 
 def _entries(manifest: ManifestFile, reader: FileIO) -> Iterable[ManifestEntry]:
-    """Return the entries of a manifest that are in force.
+    """Return the entries of a manifest that are not removed.
 
-    pyiceberg's own planning omits where a vector begins in its file, so it would also read the
-    vectors of earlier versions in that file.
+    pyiceberg's own planning omits the offset of a vector in its file. So it would also read the
+    vectors of earlier versions in the same file.
     """
     with AvroFile[ManifestEntry](
         reader.new_input(manifest.manifest_path),

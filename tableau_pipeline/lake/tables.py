@@ -1,4 +1,4 @@
-"""Read versions of models that are tables of lakes, with the library for each format."""
+"""Read tables of lakes as versions of models, with the library for each format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 def current_version(table: LakeTable) -> str:
-    """Return a text that changes with each version of a table, and when another table replaces it.
+    """Return a text that differs between versions of a table, and between tables of the same name.
 
     Raises:
         RefusedError: the table does not exist or cannot be read.
@@ -26,7 +26,7 @@ def current_version(table: LakeTable) -> str:
 
 
 def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
-    """Return the module that reads a format; it needs a library from an extra of this package."""
+    """Return the module that reads a format. It needs a library of this package's extras."""
     library = _LIBRARIES[format_]
     try:
         return import_module(f"tableau_pipeline.lake.{format_}")
@@ -40,12 +40,12 @@ def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class LakeSnapshots:
-    """Implements `core.snapshot.Snapshots`.
+    """Implements `core.snapshot.Snapshots` for tables of lakes and for other models.
 
     Attributes:
         snapshots: the versions of all other models.
         tables: the tables of lakes; the keys are asset keys.
-        copies: local copies of files in object stores.
+        copies: the local copies of files in object stores.
     """
 
     snapshots: Snapshots
