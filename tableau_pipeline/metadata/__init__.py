@@ -1,1 +1,1 @@
-"""Metadata of a data source: reading, merging and editing its `.tds`."""
+"""Read, merge and edit the `.tds` of a data source, which contains its metadata."""

@@ -1,4 +1,4 @@
-"""The columns of a `.tds`: their types, and their adjustment to those of a `.hyper` file."""
+"""Adjust the columns of a `.tds` and their types to the columns of a `.hyper` file."""
 
 import re
 from collections import defaultdict
@@ -20,10 +20,10 @@ from tableau_pipeline.metadata.document import (
     texts_of,
 )
 
-# The columns of each table in order, as pairs (name, Hyper's SQL type); the keys are the names of
+# The columns of each table, in order, as pairs (name, Hyper's SQL type). The keys are the names of
 # the tables in the file.
 TypesByTable = Mapping[str, Sequence[tuple[str, str]]]
-# Tableau's types for each of Hyper's types, the default first; and the remote type.
+# For each type of Hyper: Tableau's types with the default first, and the remote type.
 _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         "BOOLEAN": (("boolean",), "11"),
@@ -41,20 +41,21 @@ _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     }
 )
 _TEXT = (("string",), "129")
-# The parts of a record that a new column copies from its neighbour in the table.
+# The parts of a record that a new column copies from another column of its table.
 _TABLE_PARTS = frozenset({"parent-name", "family", "object-id"})
-# The parts of a record that a change of the type removes.
+# The parts of a record to remove when the type of the column changes.
 _TYPE_PARTS = frozenset({"precision", "scale", "width", "collation", "attributes"})
 
 
 class ColumnAdjustment(Document):
-    """A `.tds` in which every list of columns is adjusted to the columns of a file."""
+    """Adjusts every list of columns in a `.tds` to the columns of a file."""
 
     def __init__(self, root: Element) -> None:
         super().__init__(root)
         tables = {record.local: record.table for record in self.records}
-        # `_entries` has all entries, and `_file_records` those that describe the file; the keys are
-        # local names. `_last` has the last entry of each table in each list; new ones follow it.
+        # `_entries` has all entries of the lists, and `_file_records` has the entries that describe
+        # the file; the keys are local names. `_last` has the last entry of each table in each list;
+        # new entries follow the last entry.
         self._entries: dict[str, list[Element]] = defaultdict(list)
         self._file_records: dict[str, list[Element]] = defaultdict(list)
         self._last: dict[str, dict[Element, Element]] = defaultdict(dict)
@@ -72,18 +73,18 @@ class ColumnAdjustment(Document):
                 number = int(ordinal) if ordinal and ordinal.isdecimal() else 0
                 self._ordinals[parent] = max(self._ordinals[parent], number)
                 self._last[tables.get(local, "")][parent] = entry
-        # The field of a removed column may remain. Its name does not count as used, so that the
-        # field is reused if the column returns.
+        # The field of a removed column may remain in the `.tds`. The name of such a field does not
+        # count as used, so that a column that returns gets its old field.
         groups = {child.get("name", "") for child in root if tag_of(child) == "group"}
         shown = self.shown()
         self._used = {*groups, *shown, *map(bracketed, shown.values())}
         self._shown = shown
 
     def follow(self, tables: TypesByTable) -> None:
-        """Add columns that are new in the file, remove columns that it lacks, and change types.
+        """Add the file's new columns, remove columns that the file lacks, and change types.
 
         Raises:
-            ValueError: the `.tds` has other tables.
+            ValueError: the tables of the `.tds` differ from those of the file.
         """
         if (have := {table for table, _ in self.locals}) != set(tables):
             raise ValueError(
@@ -92,7 +93,7 @@ class ColumnAdjustment(Document):
             )
         wanted = {(table, name) for table, columns in tables.items() for name, _ in columns}
         gone = {path: local for path, local in self.locals.items() if path not in wanted}
-        # Tableau ignores case in names, so a new field must not have the name of one that stays.
+        # A new field must not have the name of a field that stays; Tableau ignores case in names.
         leaving = {*gone.values(), *(bracketed(self._shown[local]) for local in gone.values())}
         self._folded = {name.casefold() for name in self._used - leaving}
         for table, columns in tables.items():
@@ -107,7 +108,7 @@ class ColumnAdjustment(Document):
         self.drop(set(gone.values()))
 
     def _append(self, table: str, name: str, type_: str) -> None:
-        """Add a column after the others of its table."""
+        """Add a column after the other columns of its table."""
         numbered = (f"{name} ({table}) {number}" for number in count(1))
         names = map(bracketed, chain([name, f"{name} ({table})"], numbered))
         local = next(
@@ -138,7 +139,7 @@ class ColumnAdjustment(Document):
             set_type(self.columns[local], texts["local-type"])
 
     def _retype(self, local: str, type_: str) -> None:
-        """Set the type that a column has in the file; records of its database keep their types."""
+        """Set the type of a column; records that describe its database keep their types."""
         accepted = (None, "", *_type(type_)[0])
         records = self._file_records[local]
         old = [record for record in records if texts_of(record).get("local-type") not in accepted]
@@ -149,7 +150,7 @@ class ColumnAdjustment(Document):
 
 
 def datatype_of(type_: str) -> str:
-    """Return the type that a `.tds` has for a type of Hyper, such as "integer" or "string"."""
+    """Return a Hyper type's name in a `.tds`, such as "integer" or "string"."""
     (datatype, *_), _remote = _type(type_)
     return datatype
 
@@ -159,7 +160,7 @@ def _type(type_: str) -> tuple[tuple[str, ...], str]:
 
 
 def _texts(type_: str) -> dict[str, str]:
-    """Return the texts of a record that depend on the type of Hyper."""
+    """Return the texts of a record that depend on the Hyper type of the column."""
     datatype, remote = datatype_of(type_), _type(type_)[1]
     usual = AGGREGATIONS.get(datatype, "Count")
     return {"local-type": datatype, "remote-type": remote, "aggregation": usual}
@@ -174,7 +175,7 @@ _RECORD = (
 
 
 def new_record(texts: Mapping[str, str], type_: str) -> Element:
-    """Return the record of a column, with these texts and texts that follow from its Hyper type."""
+    """Return a record with these texts, and with the texts that follow from the Hyper type."""
     parts = {**texts, **_texts(type_), "contains-null": "true"}
     sizes = re.findall(r"\d+", type_)
     if type_.startswith("NUMERIC"):
@@ -191,7 +192,7 @@ def new_record(texts: Mapping[str, str], type_: str) -> Element:
 
 
 def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:
-    """Set texts of a record, and remove all other parts except those in `kept`."""
+    """Set texts of a record; remove each other part, unless it is in `kept`."""
     for child in list(record):
         if tag_of(child) in texts:
             child.text = texts[tag_of(child)]

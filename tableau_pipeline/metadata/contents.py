@@ -1,4 +1,4 @@
-"""The contents of a `.tds` on a server: users' edits, a digest of them, and who sees which rows."""
+"""Read a `.tds` from a server: users' edits, their digest, and the filters that limit rows."""
 
 import hashlib
 from collections import defaultdict
@@ -22,14 +22,14 @@ from tableau_pipeline.metadata.document import (
 )
 from tableau_pipeline.metadata.row_security import row_filters
 
-# How many names of each kind a message lists.
+# The most names of each kind that a message lists.
 _LISTED = 30
-# Elements that users do not edit: they are about the origin of the data, their transfer, the
-# published location and permissions.
+# Elements that users do not edit: they describe the origin and transfer of the data, the published
+# location, and permissions.
 _NOT_BY_USERS = frozenset(
     {"connection", "document-format-change-manifest", "extract", "repository-location"}
 )
-# Attributes that products maintain without a user.
+# Attributes that products set by themselves.
 _BY_PRODUCTS = frozenset(
     {
         "approximate-count",
@@ -40,7 +40,7 @@ _BY_PRODUCTS = frozenset(
         "measure-percentage-v2",
     }
 )
-# Kinds of other edits that have names; the keys are the tags of the parent and of the element.
+# Kinds of further edits with names; the keys are the tags of the parent and of the element.
 _NAMED = MappingProxyType(
     {
         ("datasource", "group"): "groups and sets",
@@ -54,19 +54,19 @@ _NAMED = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The content of a data source's `.tds`.
+    """The content of the `.tds` of a data source.
 
     Attributes:
         digest: changes when a user edits calculated fields, captions or folders. Equal metadata
-            have equal digests, however they are written or packed.
-        columns: pairs (table, column) of the published file; None if the `.tds` lists none.
-        work: the names of what users made in the data source; the keys are kinds, such as
-            "calculated fields".
-        tds: the file itself; b"" if unknown.
-        source: the class of the database that the data source connects to, such as "postgres"; None
-            if all its data are in Hyper.
-        has_file: whether its data are in a `.hyper` file.
-        filters: what decides which rows a user sees, as `row_filters` returns it; {} if `tds` is
+            have equal digests, even if they are written or packed in another way.
+        columns: pairs (table, column) of the published file; None if the `.tds` lists no columns.
+        work: the names of all objects that users made or edited in the data source; the keys are
+            kinds, such as "calculated fields".
+        tds: the bytes of the file; b"" if unknown.
+        source: the class of the connection to another database, such as "postgres"; None if all
+            data are in Hyper.
+        has_file: whether the data source connects to a `.hyper` file.
+        filters: the filters that decide which rows a user sees; see `row_filters`. {} if `tds` is
             unknown.
     """
 
@@ -83,7 +83,7 @@ def read_metadata(tds: bytes) -> Metadata:
     """Read a `.tds`.
 
     Raises:
-        ValueError: it is not a `.tds`; the message states why.
+        ValueError: the content is not a `.tds`; the message states why.
     """
     root = parsed(tds, comments=False)
     resolve(root)
@@ -91,13 +91,13 @@ def read_metadata(tds: bytes) -> Metadata:
     columns, source = frozenset(document.locals), _source(root)
     work, filters = _work(document), row_filters(document)
     has_file = bool(hyper_connections(root))
-    # The digest comes last, as it takes the document apart.
+    # Compute the digest last, because `_digest` removes parts of the document.
     digest = _digest(document, columns)
     return Metadata(digest, columns or None, work, tds, source, has_file, filters)
 
 
 def _work(document: Document) -> dict[str, tuple[str, ...]]:
-    """Name users' edits, with kinds as keys. Only the digest covers edits without names."""
+    """Return the names of users' edits, if they have names; the keys are kinds of edits."""
     work: dict[str, list[str]] = defaultdict(list)
     for column in document.columns.values():
         for kind in edit_kinds(column):
@@ -111,9 +111,10 @@ def _work(document: Document) -> dict[str, tuple[str, ...]]:
 
 
 def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
-    """Return the digest of users' edits and of the columns, to which edits may refer.
+    """Return a digest of users' edits and of the columns, because edits may refer to columns.
 
-    First, everything else is removed from the document: ids of tables, and the origin of data.
+    Everything else is first removed from the document, such as ids of tables and the origin of
+    data.
     """
     root = document.root
     objects = [*root.iter("object")]
@@ -125,7 +126,8 @@ def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
     for element in root.iter():
         attributes = attributes_of(element)
         if element is root or element in objects:
-            # The other attributes describe the product that wrote it, or a connection.
+            # Keep the caption: the other attributes describe a connection, or the product that
+            # wrote the file.
             attributes = {key: value for key, value in attributes.items() if key == "caption"}
         if table := attributes.get("object-id"):
             attributes["object-id"] = captions.get(table, "")
@@ -135,7 +137,7 @@ def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
         )
     for obj in objects:
         obj[:] = []
-    # Canonical XML sorts attributes, so equal content gives equal text.
+    # Use canonical XML, which sorts attributes, so that equal content gives equal text.
     text = etree.canonicalize(root, strip_text=True)
     return hashlib.sha256(f"{text}{sorted(columns)}".encode()).hexdigest()[:16]
 
@@ -147,7 +149,7 @@ def _source(root: Element) -> str | None:
 
 
 def edits_phrase(metadata: Metadata | None) -> str:
-    """Return a phrase that lists what users made in a data source, as far as this has names."""
+    """Return a phrase that lists users' edits of a data source, if the edits have names."""
     if metadata is None or not metadata.work:
         return "any calculated fields, captions, folders and formats that people made in it"
     phrases = []

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from lxml import etree
 from lxml.etree import _Element as Element
 
-# A string or comment, in which brackets mean nothing; or a field, perhaps of another data source.
+# A string or a comment, in which brackets have no meaning; or a field, perhaps of another data
+# source.
 _TOKEN = re.compile(
     r"""'[^']*'|"[^"]*"|//[^\n]*|/\*.*?\*/|(\[(?:[^\]]|\]\])*\])(\.\[(?:[^\]]|\]\])*\])?""",
     re.DOTALL,
@@ -29,25 +30,25 @@ _BRACKETED = re.compile(rf"(?:{BRACKETS.pattern}\.)*({BRACKETS.pattern})")
 
 
 def unbracketed(name: str) -> str:
-    """Return a name without its brackets, if it has any; of `[Extract].[Sales]`, the last name."""
+    """Return a name without brackets; for `[Extract].[Sales]`, only the last name."""
     match = _BRACKETED.fullmatch(name)
     return match[1][1:-1].replace("]]", "]") if match else name
 
 
 def field_name(path: tuple[str, ...], *, single: bool) -> str:
-    """Return the name of a field in formulas: with its table if there are several tables."""
+    """Return the name of a field in formulas, which includes the table if there are several."""
     return path[1] if path[0] == "calculation" else path[2] if single else f"{path[1]}.{path[2]}"
 
 
 def fields_in(formula: str) -> Iterator[str]:
-    """Yield the fields in a formula as names in brackets; leave out [Parameters].[A]."""
+    """Yield the fields in a formula, in brackets; skip parameters: [Parameters].[A]."""
     for match in _TOKEN.finditer(formula):
         if match[1] and not match[2]:
             yield match[1]
 
 
 def with_fields(formula: str, new: Callable[[str], str]) -> str:
-    """Return the formula after `new` has renamed each field; all names are in brackets."""
+    """Return a formula in which `new` has renamed each field; all names are in brackets."""
 
     def replaced(match: re.Match[str]) -> str:
         return new(match[1]) if match[1] and not match[2] else match[0]
@@ -56,7 +57,7 @@ def with_fields(formula: str, new: Callable[[str], str]) -> str:
 
 
 def bare_formula(formula: str) -> str:
-    """Return a formula without its comments, with "0" in place of each string and field."""
+    """Return a formula without comments, and with "0" in place of each string and field."""
     return _TOKEN.sub(lambda match: "" if match[0][:2] in ("//", "/*") else "0", formula)
 
 
@@ -64,7 +65,7 @@ _CLOSING = MappingProxyType({")": "(", "]": "[", "}": "{"})
 
 
 def fault_in(formula: str) -> str | None:
-    """Return why a formula is malformed, as a phrase; None if no fault was found."""
+    """Return a phrase that says why a formula is malformed; None if no fault was found."""
     rest = bare_formula(formula)
     if not rest.strip():
         return "it is empty"
@@ -81,7 +82,7 @@ def fault_in(formula: str) -> str | None:
     return f"a {opened[-1]} is not closed" if opened else None
 
 
-# The largest `.tds` in bytes, packed and unpacked. With a thousand columns, it has less than 2 MB.
+# The most bytes of a `.tds`, packed or unpacked. A `.tds` of a thousand columns has less than 2 MB.
 LARGEST = 16 * 10**6
 # The order of elements in a data source, from `DataSource-CT` in Tableau's schema of workbooks,
 # plus `folder`, the predecessor of `folders-common`.
@@ -120,26 +121,27 @@ ORDER = (
     "default-calendar-type",
 )
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
-# Products put this prefix before an element or attribute until a release officially supports it.
-# Its form with "false" is for older products; newer products drop it and use the form with "true",
-# which stands next to it. Something that belongs to several features has several prefixes.
+# Products put this prefix before an element or attribute until a release officially supports it. A
+# prefix with "true" marks the form for newer products, and a prefix with "false" marks the form for
+# older products. Newer products drop the form for older products, and use the form next to it. An
+# element or attribute of several features has several prefixes.
 _FEATURES = re.compile(r"(?:_\.fcp\.\w+\.(?:true|false)\.\.\.)+")
 # The namespace of attributes that belong to users or the user interface.
 USER = "http://www.tableausoftware.com/xml/user"
-# The column that represents a whole table has a name that begins with this. The table's id follows,
-# which changes each time.
+# The beginning of the name of a column that represents a whole table. The id of the table follows,
+# which is not stable.
 TABLE_COLUMN = "[__tableau_internal_object_id__]"
-# The default aggregations of fields; the keys are types, and for all other types it is "Count".
+# The default aggregations of fields; the keys are types. The default for other types is "Count".
 AGGREGATIONS = MappingProxyType(
     {"integer": "Sum", "real": "Sum", "date": "Year", "datetime": "Year", "spatial": "Collect"}
 )
 
 
 def parsed(tds: bytes, *, comments: bool = True) -> Element:
-    """Return the root of an untrusted `.tds`, with or without its comments.
+    """Parse an untrusted `.tds`, with or without comments; return the root.
 
     Raises:
-        ValueError: it is not a `.tds`, it is too large or too deep, or it has a DTD.
+        ValueError: the content is not a `.tds`, is too large or too deep, or has a DTD.
     """
     if len(tds) > LARGEST:
         raise ValueError(f"it is not a .tds: it has more than {LARGEST} bytes")
@@ -164,7 +166,7 @@ def parsed(tds: bytes, *, comments: bool = True) -> Element:
 
 
 def hyper_connections(root: Element) -> list[Element]:
-    """Return the connections to `.hyper` files; that of an extract comes first."""
+    """Return the connections to `.hyper` files; the connection of an extract comes first."""
     parts = ("./extract//connection", "./connection//connection", "./connection")
     return [found for part in parts for found in root.iterfind(f"{part}[@class='hyper']")]
 
@@ -211,19 +213,19 @@ def visible_name(element: Element) -> str:
 
 
 def texts_of(record: Element) -> dict[str, str]:
-    """Return the texts in the record of a column; the keys are tags."""
+    """Return the texts in a column's record; the keys are tags."""
     return {tag_of(child): child.text or "" for child in record if not is_for_old_products(child)}
 
 
 def local_name(calculation: str) -> str:
     """Return the name that a declared calculation has in the `.tds`."""
     digest = hashlib.sha256(calculation.encode()).digest()
-    # Tableau's own names of calculations have the same form.
+    # Use the form of the names that Tableau gives to calculations.
     return f"[Calculation_{int.from_bytes(digest[:8]) % 10**18:018}]"
 
 
 def set_type(column: Element, datatype: str, role: str | None = None) -> None:
-    """Set the type and role of a `<column>`; if `role` is None, only a default role changes."""
+    """Set the type and role of a `<column>`; if `role` is None, change only a default role."""
     usual, before = default_role(datatype), default_role(column.get("datatype", ""))
     if role is None:
         role = column.get("role", before)
@@ -240,7 +242,7 @@ def default_role(datatype: str) -> str:
 
 
 class MetadataRecord(NamedTuple):
-    """A column of a published table; `local` is its name in formulas and elements of the `.tds`."""
+    """A column of a published table; `local` is the name in formulas and elements of the `.tds`."""
 
     table: str
     column: str
@@ -252,19 +254,20 @@ class Document:
     """The parts of a `.tds` by name.
 
     Attributes:
-        part: the element that lists the columns: "extract" if it lists any, else "connection".
-        records: the columns in that list.
+        part: the element whose list of columns is used: "extract" if it has such a list, else
+            "connection".
+        records: the columns in the list of `part`.
         locals: the local names of columns; the keys are pairs (table, column).
         columns: the elements of fields; the keys are local names.
-        items: the elements that put fields into folders, in the old and new forms; the keys are
-            local names.
+        items: the elements that put fields into folders, in the old form and the new form; the keys
+            are local names.
         paths: the elements that put hierarchies into folders; the keys are names of hierarchies.
-        names: the names that columns have in declarations; the keys are local names.
+        names: the names of columns in declarations; the keys are local names.
     """
 
     def __init__(self, root: Element) -> None:
         self.root = root
-        # An extract takes precedence over the database that it is extracted from.
+        # Prefer the columns of an extract to those of the database from which it was extracted.
         records = {part: [*_records(root, part)] for part in ("extract", "connection")}
         self.part = "extract" if records["extract"] else "connection"
         self.records = records[self.part]
@@ -292,7 +295,7 @@ class Document:
 
     @property
     def hierarchies(self) -> Mapping[str, Element]:
-        """The elements of hierarchies; the keys are their names."""
+        """The elements of hierarchies; the keys are names of hierarchies."""
         paths = self.root.iterfind("./drill-paths/drill-path")
         return {path.get("name", ""): path for path in paths}
 
@@ -305,9 +308,10 @@ class Document:
         ]
 
     def folder(self, local: str) -> str:
-        """Return the folder that shows a field; "" if none does.
+        """Return the folder that shows a field; "" if no folder shows the field.
 
-        Products put a hierarchy into a folder as a whole; its fields then have no own items.
+        Products put a whole hierarchy into a folder; the fields of the hierarchy then have no
+        items.
         """
         paths = [self.paths.get(name, ()) for name in self.above(local)]
         return next(filter(None, map(folder_of, [self.items.get(local, ()), *paths])), "")
@@ -326,7 +330,7 @@ class Document:
         """Return the visible names of all fields; the keys are local names."""
         names = {record.local: unbracketed(record.local) for record in self.records}
         for local, element in chain(self.groups.items(), self.columns.items()):
-            # Leave out the element of a column that is gone: such an element may remain.
+            # Leave out elements of removed columns, which may remain in the document.
             if (
                 local in names
                 or tag_of(element) == "group"
@@ -336,7 +340,7 @@ class Document:
         return names
 
     def add(self, local: str, datatype: str) -> Element:
-        """Add an element for a field that has none."""
+        """Add the element of a field that has no element yet."""
         column = etree.Element("column", {"name": local})
         set_type(column, datatype)
         insert(self.root, column)
@@ -346,7 +350,7 @@ class Document:
     def drop(self, gone: Collection[str]) -> None:
         """Remove fields from the document, its folders and its hierarchies.
 
-        Remove also folders and hierarchies that are then empty, and elements that products derived
+        Also remove folders and hierarchies that become empty, and elements that products derived
         from the fields.
         """
         paths = self.hierarchies.values()
@@ -366,7 +370,7 @@ class Document:
         }
 
     def take_out(self, item: Element) -> None:
-        """Remove an element, and each ancestor that is then empty."""
+        """Remove an element, and each ancestor that becomes empty."""
         while item is not self.root and (parent := item.getparent()) is not None:
             parent.remove(item)
             if tag_of(item) == "drill-path":
@@ -378,7 +382,7 @@ class Document:
 
 
 def folder_of(items: Iterable[Element]) -> str:
-    """Return the folder that contains one of the items; "" if none does for current products."""
+    """Return the folder of one of the items; "" if current products show no folder for them."""
     visible = (item for item in items if not any(map(is_for_old_products, item.iterancestors())))
     return next((attributes_of(item.getparent()).get("name", "") for item in visible), "")
 
@@ -398,7 +402,7 @@ def _records(root: Element, part: str) -> Iterator[MetadataRecord]:
 def _tables(root: Element, part: str) -> Mapping[str, str]:
     """Return the tables of a file; the keys are names of relations, such as "T (Extract.T)".
 
-    A table with several relations is left out, as it is unclear to which of them a column belongs.
+    Tables with several relations are left out: it is unclear which relation a column belongs to.
     """
     tables = {}
     for relation in root.iterfind(f"./{part}//*[@table]"):
@@ -409,19 +413,19 @@ def _tables(root: Element, part: str) -> Mapping[str, str]:
     return {name: table for name, table in tables.items() if count[table] == 1}
 
 
-# A field, perhaps with the name of the data source before it.
+# A field, perhaps after the name of its data source.
 _NAMED = re.compile(rf"(?:{BRACKETS.pattern}\.)?({BRACKETS.pattern})")
-# How views and filters name a column: its name, with an aggregation, a kind, perhaps a number.
+# The name of a column in views and filters: an aggregation, the name, a kind, perhaps a number.
 _INSTANCE = re.compile(r"\w+:(.*?):\w+(?::\d+)?", re.DOTALL)
 
 
 def names_field(element: Element, local: str) -> bool:
-    """Whether an element or a descendant names a field in an attribute other than a formula."""
+    """Whether an element or a descendant names a field in an attribute; formulas do not count."""
     return local in fields_named(element)
 
 
 def fields_named(element: Element) -> Iterator[str]:
-    """Yield the names in brackets in all attributes except formulas; of an instance, its field."""
+    """Yield the bracketed names in all attributes except formulas; for instances, also fields."""
     for descendant in element.iter():
         for key, value in attributes_of(descendant).items():
             for name in _NAMED.findall(value) if key != "formula" else ():
@@ -431,7 +435,7 @@ def fields_named(element: Element) -> Iterator[str]:
 
 
 def insert(root: Element, new: Element) -> None:
-    """Insert an element into a data source, at its place in Tableau's schema."""
+    """Insert an element into a data source, in the order of Tableau's schema."""
     rank = _RANKS[tag_of(new)]
     position = len(root)
     for sibling in reversed(root):
@@ -453,15 +457,16 @@ def insert_at(parent: Element, position: int, new: Element) -> None:
             before.tail = parent.text
 
 
-# Marks the field "Number of Records" of old products, and the hidden groups of dashboard actions.
+# The attribute that marks the field "Number of Records" of old products, and the hidden groups of
+# dashboard actions.
 _AUTOMATIC = f"{{{USER}}}auto-column"
-# The kinds of users' edits of a column; the keys are the attributes or elements that hold them.
+# The kinds of users' edits of a column; the keys are the attributes or elements with the edits.
 _BY_ATTRIBUTE = {"caption": "captions", "default-format": "formats", "hidden": "hidden fields"}
 _BY_ELEMENT = {"aliases": "aliases", "desc": "descriptions"}
 
 
 def edit_kinds(column: Element) -> list[str]:
-    """Return the kinds of users' edits in a column."""
+    """Return the kinds of users' edits of a column."""
     if column.find("calculation") is not None and _AUTOMATIC not in column.attrib:
         return ["calculated fields"]
     kinds = [kind for name, kind in _BY_ATTRIBUTE.items() if column.get(name)]
@@ -469,6 +474,6 @@ def edit_kinds(column: Element) -> list[str]:
 
 
 def is_automatic(element: Element) -> bool:
-    """Whether a product made a group or a column without a user, and no user edited it."""
+    """Whether a product made a group or column by itself, and no user edited the column."""
     is_column = tag_of(element) == "column"
     return _AUTOMATIC in element.attrib and not (is_column and edit_kinds(element))

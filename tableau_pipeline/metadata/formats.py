@@ -1,4 +1,4 @@
-"""Formats of numbers and dates: validate declared ones, and convert them to Tableau's form."""
+"""Validate declared formats of numbers and dates, and convert them to Tableau's form."""
 
 import re
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from typing import Literal
 
 FormatKind = Literal["number", "date"]
 
-# The first characters of Tableau's formats. Formats of numbers are for numbers, currencies and
-# percentages. Formats that are not validated are any text, locale formats, and locale formats of
-# numbers.
+# The first characters of Tableau's formats. _OF_NUMBERS: formats of numbers, currencies and
+# percentages. _UNCHECKED: formats that are not validated, which are any text, locale formats, and
+# locale formats of numbers.
 _OF_NUMBERS, _UNCHECKED = ("n", "c", "p"), ("*", "C", "L", "S")
-# Texts in quotes, and a character behind a backslash.
+# Literal text: text in quotes, or a character after a backslash.
 _LITERAL = re.compile(r'"[^"]*"|\\.|\'[^\']*\'', re.DOTALL)
 _CURRENCY = re.compile(r'(?:"([^"]+)"|([$€£¥]))(.*)', re.DOTALL)
 _EXPONENT = re.compile(r"[Ee][+-]?[0#]+")
@@ -24,10 +24,10 @@ _THOUSANDS = 3
 
 
 def tableau_format(text: str) -> str:
-    """Return a format as Tableau writes it: its kind, and a second format for negative numbers.
+    """Return a format in Tableau's form: with its kind, and a second format for negative numbers.
 
-    All public data sources have this second format. Without it, Tableau may add it when a user
-    saves the data source, which would look like an edit.
+    Public data sources have this second format. If it were missing, Tableau might add it when a
+    user saves the data source, which would look like an edit.
     """
     has_kind = not text or text.startswith((*_OF_NUMBERS, *_UNCHECKED))
     format_ = text if has_kind else _with_kind(text)
@@ -36,14 +36,14 @@ def tableau_format(text: str) -> str:
 
 
 def kind_of(text: str) -> FormatKind | None:
-    """Return whether a format is for numbers or dates; None if only Tableau can tell."""
+    """Return whether a format is for numbers or for dates; None if only Tableau knows."""
     if not text or text.startswith(_UNCHECKED):
         return None
     return "number" if text.startswith(_OF_NUMBERS) or _has_digits(text) else "date"
 
 
 def fault_in_format(text: str) -> str | None:
-    """Return why Tableau would not understand a format, as a phrase; None if no fault was found."""
+    """Return a phrase why Tableau would not understand a format; None if no fault was found."""
     match kind_of(text):
         case "number":
             of_numbers = text[1:] if text.startswith(_OF_NUMBERS) else text
@@ -67,7 +67,7 @@ _KINDS: Mapping[str, FormatKind] = MappingProxyType(
 
 
 def misfit(text: str, datatype: str) -> str | None:
-    """Return why a format does not fit values of a Tableau type; None if it fits."""
+    """Return why a format does not fit values of a Tableau type; None if the format fits."""
     kind = kind_of(text.removeprefix("*"))
     if kind in (None, _KINDS.get(datatype)):
         return None
@@ -81,7 +81,8 @@ def _fault_of_numbers(part: str) -> str | None:
     whole, _, fraction = rest.partition(".")
     *groups, last = re.sub(r"[^0#,]", "", whole).rstrip(",").split(",")
     if (groups and "0" in last and len(last) < _THOUSANDS) or re.search(r",.*[0#]", fraction):
-        # Tableau shows numbers with the separators of the reader's locale.
+        # A format always has a comma and a point; Tableau shows the separators of the reader's
+        # locale.
         return "in a number format, a comma separates thousands and a point decimals: #,##0.00"
     return None
 
@@ -91,7 +92,7 @@ def _has_digits(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Return a format without its literal texts."""
+    """Return a format without literal text."""
     return _LITERAL.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""The three-way merge of metadata: as declared, as last written, and as the server has them."""
+"""Merge metadata three ways: declared values, values last written, and values on the server."""
 
 import hashlib
 import json
@@ -10,24 +10,24 @@ from typing import Literal
 
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
 
-# ("field", table, column, "caption"), ("calculation", "Margin", "formula"),
-# ("hierarchy", "Route", "fields"), with the names of tables in the published file. For the data
-# source itself: ("about", "owner"), ("tag", "finance"), ("permission", "Analysts", "Read").
+# Examples are ("field", table, column, "caption"), ("calculation", "Margin", "formula") and
+# ("hierarchy", "Route", "fields"); tables have their names in the published file. Examples for the
+# data source itself: ("about", "owner"), ("tag", "finance"), ("permission", "Analysts", "Read").
 FieldPath = tuple[str, ...]
 DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
 CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
-# Absent values have Tableau's defaults.
+# A value that is absent has Tableau's default.
 Values = Mapping[FieldPath, str]
 OnConflict = Literal["keep", "replace", "refuse"]
-# "accept" keeps a user's value, and does not report it again.
+# "accept" keeps a user's value, and reports it no more.
 ConflictPolicy = OnConflict | Literal["accept"]
-# This prefix marks a written value that a user had set before it was declared.
+# The prefix that marks a written value which a user set before anyone declared it.
 SET_BY_USER = "theirs"
-# This prefix marks a path whose value is a digest of the declared and the found value; a run has
-# accepted both.
+# The prefix of a path with a digest of two values: a declared value, and a different value that was
+# found and that a run has accepted.
 ACCEPTED = "accepted"
 MARKS = frozenset({SET_BY_USER, ACCEPTED})
-# This suffix marks a calculation or caption with the same name as another user's field.
+# The suffix that marks a calculation or caption whose name a field of a user already has.
 TAKEN = "taken"
 
 
@@ -39,18 +39,19 @@ class Merge:
         declared: the declared values.
         found: the values on the server.
         changes: the values to set; None removes a value.
-        kept: values that a user changed, and the declaration did not; None if the user removed it.
-        conflicts: values that both the declaration and a user changed; reported under any policy.
-            Under `replace`, they are among the changes, unless another user's field already uses
-            the name. Under `refuse`, nothing may be sent.
-        written: the values to record once the changes are made.
-        tds: the `.tds` with the changes, for the desired tables; None if it was not read from the
-            server, or if there is a `problem`.
+        kept: values that only a user changed, not the declaration; None for a value that the user
+            removed.
+        conflicts: values that both the declaration and a user changed. Every policy reports them.
+            The policy `replace` adds them to the changes, unless a field of a user already has the
+            name. Under the policy `refuse`, nothing may be sent.
+        written: the values to record as last written after the changes.
+        tds: the `.tds` with the changes, for the desired tables; None if the `.tds` was not read
+            from the server, or if there is a `problem`.
         problem: a phrase that explains why publishing a file with the desired tables would lose the
-            server's metadata of fields; None if it would not.
-        broken: phrases for users' work that refers to a removed column or calculation.
-        lost: phrases for users' edits of removed columns and calculations; the keys are the starts
-            of their paths, such as ("field", table, column).
+            server's metadata of fields; None if nothing would be lost.
+        broken: phrases that name users' objects which refer to a removed column or calculation.
+        lost: phrases that name users' edits of removed columns and calculations; a key is the start
+            of a path, such as ("field", table, column).
     """
 
     declared: Values
@@ -71,7 +72,7 @@ class Merge:
 
     @property
     def phrase(self) -> str:
-        """The changes of fields in words: "metadata: caption of flights.delay"; "" if none."""
+        """The changes of fields in words: "metadata: caption of flights.delay"; or ""."""
         changed = self.of_fields.items()
         listed = ", ".join(shown(path) + " removed" * (value is None) for path, value in changed)
         return f"metadata: {listed}" if listed and not self.problem else ""
@@ -88,15 +89,16 @@ class Merge:
 def merge(
     declared: Values, written: Sequence[Values], found: Values, *, on_conflict: ConflictPolicy
 ) -> Merge:
-    """Merge declared metadata into those found on the server, without losing users' edits.
+    """Merge declared metadata into the metadata on the server, and keep users' edits.
 
     Args:
         declared: the declared values.
-        written: the values that we have written last, the newest first; several if it is unknown
-            whether the last publish took effect. Right after publishing a file without metadata,
-            pass `found` here, too: values set by the server itself are not users' edits.
+        written: the values that a refresh has written last, the newest first. There are several if
+            it is unknown whether the last publish took effect. Right after publishing a file
+            without metadata, pass `found` here, too, because values that the server itself has set
+            are not users' edits.
         found: the values on the server.
-        on_conflict: how to treat a value that both sides changed.
+        on_conflict: how to treat a value that both the declaration and a user changed.
     """
     changes: dict[FieldPath, str | None] = {}
     kept: dict[FieldPath, str | None] = {}
@@ -115,12 +117,13 @@ def merge(
             changes |= differing
             record |= want
         elif not want and not (taken and unit[0] == "field"):
-            # No longer declared, and edited by a user: keep the user's value and stop managing it.
+            # The value is no longer declared, and a user edited it: keep the user's value and stop
+            # managing it.
             kept |= {} if taken else here
         elif on_conflict == "accept" or (
             want == before[0] and _is_settled(unit, want, here, newest, taken=taken)
         ):
-            # Only the user has changed the value, or the run accepts the user's value: keep it.
+            # Keep the user's value: only the user has changed the value, or the run accepts it.
             kept |= {path: here.get(path) for path in differing}
             record |= want | _marks(want, newest) | _accepted_mark(unit, want, here, taken=taken)
         else:
@@ -130,7 +133,7 @@ def merge(
             changes |= differing if is_set else {}
             record |= want if is_set else before[0] | _marks(before[0], newest)
     if changes.get(CERTIFIED, "yes") is None and NOTE in found and NOTE not in changes:
-        # A user's note cannot remain without our certification.
+        # Remove the user's note as well, because a note cannot remain without the certification.
         kept.pop(NOTE, None)
         changes[NOTE] = None
         conflicts.append(NOTE)
@@ -138,7 +141,7 @@ def merge(
 
 
 def _differences(want: Values, here: Values) -> Mapping[FieldPath, str | None]:
-    """Return the changes that turn the values here into those we want; None removes one."""
+    """Return the changes that turn values `here` into values `want`; None removes a value."""
     paths = {**here, **want}
     return {path: want.get(path) for path in paths if want.get(path) != here.get(path)}
 
@@ -146,8 +149,8 @@ def _differences(want: Values, here: Values) -> Mapping[FieldPath, str | None]:
 def _units(declared: Values, found: Values, written: Sequence[Values]) -> Iterable[FieldPath]:
     """Return the paths of the units of merging, in order.
 
-    A unit is one value; or a whole calculation, if it is not both declared and found, or if another
-    user's field has its name.
+    A unit is usually one value. A calculation is one unit if it is only declared, only found, or
+    has the name of a user's field.
     """
     shared = {path[:2] for path in declared} & {path[:2] for path in found}
     taken = {path[:2] for path in found if path[2:] == (TAKEN,)}
@@ -161,7 +164,7 @@ def _units(declared: Values, found: Values, written: Sequence[Values]) -> Iterab
 def _is_settled(
     unit: FieldPath, want: Values, here: Values, newest: Values, *, taken: bool
 ) -> bool:
-    """Whether a value that only a user has changed needs no report."""
+    """Whether a user's change of a value needs no report, if the declaration is unchanged."""
     mark = newest.get((ACCEPTED, *unit))
     if mark:
         return _accepted_mark(unit, want, here, taken=taken) == {(ACCEPTED, *unit): mark}
@@ -170,19 +173,19 @@ def _is_settled(
 
 def _is_reported(unit: FieldPath, *, taken: bool) -> bool:
     """Whether a user's change is reported even if the declaration is unchanged."""
-    # Report permissions, and calculations and captions whose name another field has.
+    # Report permissions. Also report calculations and captions if another field has their name.
     return taken or unit[0] == "permission"
 
 
 def _accepted_mark(unit: FieldPath, want: Values, here: Values, *, taken: bool) -> Values:
-    """Return a mark that both values were accepted; {} if they need no report."""
+    """Return a mark that a run has accepted both values; {} if the values need no report."""
     text = json.dumps([sorted(want.items()), sorted(here.items())])
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return {(ACCEPTED, *unit): digest} if want and _is_reported(unit, taken=taken) else {}
 
 
 def _user_marks(values: Values, written: Sequence[Values]) -> Values:
-    """Return a mark for each value that we have not written; the values are declared and found."""
+    """Return a mark for each value that no refresh has written; declaration and server have it."""
 
     def is_ours(path: FieldPath, value: str) -> bool:
         return any(side.get(path) == value and (SET_BY_USER, *path) not in side for side in written)
@@ -193,13 +196,13 @@ def _user_marks(values: Values, written: Sequence[Values]) -> Values:
 
 
 def _marks(values: Values, before: Values) -> Values:
-    """Return the marks that the values had before."""
+    """Return those marks of the values that `before` has."""
     marks = ((SET_BY_USER, *path) for path in values)
     return {mark: before[mark] for mark in marks if mark in before}
 
 
 def _parts(values: Values) -> Mapping[FieldPath, Values]:
-    """Return the values of each unit: a value under its path, and under the start of its path."""
+    """Return the values of each unit; the keys are a value's path and the start of its path."""
     parts: dict[FieldPath, dict[FieldPath, str]] = defaultdict(dict)
     for path, value in values.items():
         if path[0] in MARKS:
@@ -210,7 +213,7 @@ def _parts(values: Values) -> Mapping[FieldPath, Values]:
 
 
 def is_property(path: FieldPath) -> bool:
-    """Whether a value belongs to the data source itself, and not to its `.tds`."""
+    """Whether a value is a property of the data source itself, and so not in its `.tds`."""
     return path[path[0] in MARKS] in ("about", "tag", "permission")
 
 
@@ -239,12 +242,12 @@ def shown_field(path: FieldPath) -> str:
 
 
 def shown_value(path: FieldPath, value: str | None) -> str:
-    """Return a value in words: the fields of a hierarchy from the top down; "" for none."""
+    """Return a value in words; list the fields of a hierarchy from the top down; "" for None."""
     return " > ".join(json.loads(value)) if value and path[0] == "hierarchy" else value or ""
 
 
 def quoted(path: FieldPath, value: str | None) -> str:
-    """Return a value in quotes; only the first line of a description of the data source."""
+    """Return a value in quotes; cut the description of a data source after the first line."""
     if value is None:
         return "none"
     text = shown_value(path, value)
@@ -285,7 +288,7 @@ def _taken_phrase(merged: Merge, path: FieldPath) -> str:
 
 
 def metadata_rows(declared: Values, merged: Merge) -> list[tuple[str, str, str, str]]:
-    """Return rows of (path, declared value, found value, result), all in words."""
+    """Return rows of (path, declared value, value on the server, result), all in words."""
     results = dict.fromkeys(merged.changes, "to be published")
     results |= dict.fromkeys(merged.kept, "edited, stays")
     for path in merged.conflicts:

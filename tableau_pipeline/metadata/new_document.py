@@ -1,8 +1,8 @@
 """Write a `.tds` for a `.hyper` file, as if a user had connected to it in Tableau Desktop.
 
 A server derives a `.tds` from a bare `.hyper` file, but some servers accept several tables only in
-a package with a `.tds`. The document has the minimal content that Tableau's own `generate_tds.py`
-publishes: https://github.com/tableau/tableau-plugin.
+a package with a `.tds`. The document has the same minimal content as that of Tableau's own
+`generate_tds.py`: https://github.com/tableau/tableau-plugin.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
 from tableau_pipeline.metadata.columns import TypesByTable, new_record
 from tableau_pipeline.metadata.document import TABLE_COLUMN, USER, bracketed
 
-# The features of the document that older products do not support.
+# The features of the document that some older products do not support.
 _FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
 
 # The names of the columns in the document; the keys are pairs (table, column).
@@ -32,14 +32,14 @@ def new_tds(
 ) -> bytes:
     """Return a `.tds` with which `pack` makes a data source from a `.hyper` file.
 
-    Fields have Tableau's defaults and the names of their columns. The order of tables matters: the
-    name of a table is appended to the name of a field if an earlier table has a field with this
-    name. Equal input gives equal bytes.
+    Fields have Tableau's defaults and the names of their columns. The order of tables matters: if
+    an earlier table has a field with the same name, the name of the table is appended to the name
+    of the field. Equal input gives equal bytes.
 
     Args:
-        tables: all tables in the schema "Extract", by their names in the file.
-        relationships: the relationships between tables, with the names as in `tables`. There must
-            be one fewer than there are tables.
+        tables: all tables in the schema "Extract"; the keys are their names in the file.
+        relationships: the relationships between tables, which have their names in `tables`. There
+            must be one relationship fewer than tables.
         extract_path: the path of the file in the package.
 
     Raises:
@@ -93,7 +93,7 @@ def _add_relation(around: Element, table: str, connection: str) -> None:
 
 
 def _add_columns(around: Element, tables: TypesByTable, local: _Locals) -> None:
-    """Add the location and the description of each column."""
+    """Add two entries for each column: its location and its record."""
     places = {local[key]: ".".join(map(bracketed, key)) for key in local}
     columns = etree.SubElement(around, "cols")
     for name in sorted(places):
@@ -113,7 +113,7 @@ def _add_columns(around: Element, tables: TypesByTable, local: _Locals) -> None:
 
 
 def _add_table_column(root: Element, table: str) -> None:
-    """Add the field that represents a table, whose aggregation is the number of its rows."""
+    """Add the field that represents a table; its aggregation counts the rows of the table."""
     attributes = {
         "caption": table,
         "datatype": "table",
@@ -153,7 +153,7 @@ def _add_graph(
 
 
 def _local_names(tables: TypesByTable) -> _Locals:
-    """Return a unique name for each column; Tableau ignores case in names."""
+    """Return a unique name for each column; names that differ only in case count as equal."""
     names: dict[tuple[str, str], str] = {}
     used: set[str] = set()
     for table, columns in tables.items():

@@ -1,4 +1,4 @@
-"""What in a `.tds` decides which rows each user sees: filters, user filters and user functions."""
+"""Find the filters and functions in a `.tds` that decide which rows a user sees."""
 
 import hashlib
 import re
@@ -18,27 +18,27 @@ from tableau_pipeline.metadata.document import (
     visible_name,
 )
 
-# From Tableau's help, "User Functions", and the function in the sets of user filters.
+# The functions in Tableau's help, "User Functions", and the function in sets of user filters.
 _USER_FUNCTION = re.compile(
     r"\b(USERNAME|FULLNAME|ISUSERNAME|ISFULLNAME|ISMEMBEROF|USERDOMAIN|USERATTRIBUTE"
     r"|USERATTRIBUTEINCLUDES|ISCURRENTUSER)\s*\(",
     re.IGNORECASE,
 )
-# Marks a set whose members are chosen by user, which Tableau calls a user filter.
+# The attribute that marks a user filter: a set with other members for each user.
 _USER_FILTER = (f"{{{USER}}}ui-builder", "identity-set")
 
 
 def row_filters(document: Document) -> Mapping[str, str]:
-    """Find in a resolved document what decides which rows a user sees.
+    """Find the filters and fields of a resolved document that decide which rows a user sees.
 
     Returns:
-        A digest of each such filter or field; the keys are phrases that name it. The digest changes
-        with the filter, with the formulas, groups and sets that it uses, and if a field that it
-        uses is gone.
+        A digest of each such filter or field; the keys are phrases that name the filter or field. A
+        digest changes in three cases: the filter changes; a formula, group or set that the filter
+        uses changes; or a field that the filter uses is removed.
     """
     digests: dict[str, str] = defaultdict(str)
     for name, element in _filters(document):
-        # One field may have several filters.
+        # Append, because one field may have several filters.
         digests[name] += _digest(document, element)
     return dict(digests)
 
@@ -54,9 +54,10 @@ def _filters(document: Document) -> Iterator[tuple[str, Element]]:
 
 
 def _filtered(document: Document, element: Element) -> str:
-    """Return the name of the field that a filter is on.
+    """Return the name of the field that a filter limits.
 
-    For a column, this is not its caption: refreshes compare the names, and may set the caption.
+    For a column, return its own name, not its caption: refreshes compare the names, and a refresh
+    may set the caption.
     """
     shown, columns = document.shown(), {*document.locals.values()}
     fields = (name for name in fields_named(element) if name in shown)
@@ -75,13 +76,13 @@ def _user_function(element: Element) -> str | None:
 
 
 def _definition(element: Element | None) -> Element | None:
-    """Return what defines a filter, set or field; None for a column of a table."""
+    """Return the element that defines a filter, set or field; None for a column of a table."""
     is_field = element is not None and element.tag == "column"
     return element.find("calculation") if is_field else element
 
 
 def _digest(document: Document, element: Element) -> str:
-    """Return a digest of a filter, set or calculated field, and of all fields that it uses."""
+    """Return a digest of a filter, set or calculated field that includes all fields it uses."""
     shown, fields = document.shown(), {**document.columns, **document.groups}
     text, waiting = _content(_definition(element))
     uses: dict[str, str] = {}
@@ -95,10 +96,11 @@ def _digest(document: Document, element: Element) -> str:
 
 
 def _content(definition: Element | None) -> tuple[str, list[str]]:
-    """Return the text of a definition, and the fields that it names; "" and [] for none."""
+    """Return the text of a definition, and the fields in it; "" and [] if `definition` is None."""
     if definition is None:
         return "", []
-    # Serialize it first, which declares the namespaces that the root of the document declares.
+    # Serialize the definition first, which adds the declarations of namespaces from the document's
+    # root.
     text = etree.tostring(definition, encoding="unicode", with_tail=False)
     fields = [*fields_in(definition.get("formula", "")), *fields_named(definition)]
     return etree.canonicalize(text, strip_text=True), fields

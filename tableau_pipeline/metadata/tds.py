@@ -1,4 +1,4 @@
-"""Read and edit the fields, columns and hierarchies in a `.tds`; all else stays unchanged."""
+"""Read and edit the fields, columns and hierarchies in a `.tds`; leave the rest unchanged."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ from tableau_pipeline.metadata.document import (
 from tableau_pipeline.metadata.merge import TAKEN, ConflictPolicy, FieldPath, Merge, Values, merge
 
 _NONE: Values = MappingProxyType({})
-# The feature that introduced folders that hold both dimensions and measures.
+# The feature that introduced folders for both dimensions and measures.
 _FOLDERS = "SchemaViewerObjectModel"
 # The character that Tableau writes before a line break in formatted text.
 _LINE_END = "\u00c6"
@@ -67,13 +67,14 @@ class Tds(Document):
         self.content = content
 
     def values(self, wanted: Values = _NONE, written: Sequence[Values] = ()) -> Values:
-        """Return the values of fields and hierarchies, and of calculations that were ever declared.
+        """Return the values of fields, hierarchies, and calculations in `wanted` or `written`.
 
-        A default value is left out, unless it is in `wanted`, or its path is in all of `written`.
+        Leave out a default value, unless it is in `wanted`, or each of `written` has a value for
+        its path.
 
         Args:
             wanted: the declared values.
-            written: the values that we have written last, as in `merge`.
+            written: the values that a refresh has written last; see `merge`.
         """
         paths = [path for side in (wanted, *written) for path in side]
         calculations = dict.fromkeys(path[1] for path in paths if path[0] == "calculation")
@@ -85,14 +86,14 @@ class Tds(Document):
         return values
 
     def edited(self, changes: Mapping[FieldPath, str | None], tables: TypesByTable) -> bytes:
-        """Return the file with these changes and columns; all else stays unchanged.
+        """Return the file with these changes and columns, and otherwise unchanged.
 
         Args:
-            changes: as in `Merge.changes`. Changes of columns that `tables` lacks have no effect.
+            changes: see `Merge.changes`. Changes of columns that `tables` lacks have no effect.
             tables: the columns that the published file will have.
 
         Raises:
-            ValueError: the `.tds` has other tables, so that nothing can be merged.
+            ValueError: the tables of the `.tds` differ from `tables`, so nothing can be merged.
         """
         root = parsed(self.content)
         before = etree.tostring(root.getroottree())
@@ -103,11 +104,11 @@ class Tds(Document):
         return etree.tostring(root.getroottree(), xml_declaration=True, encoding="utf-8")
 
     def used_by(self, *name: str, but: Iterable[FieldPath] = ()) -> tuple[str, ...]:
-        """Return phrases for what uses a field: calculations, hierarchies, groups, sets, filters.
+        """Return phrases for objects that use a field, such as calculations, groups and filters.
 
         Args:
             name: table and column, or the name of a declared calculation.
-            but: paths of formulas and hierarchies to leave out, as they are about to change.
+            but: paths of formulas and hierarchies to leave out, because they are about to change.
         """
         local = self.locals.get((name[0], name[1])) if name[1:] else local_name(name[0])
         return tuple(dict.fromkeys(_dependents(self, local, frozenset(but)))) if local else ()
@@ -119,7 +120,7 @@ class Tds(Document):
         return {local for local, name in shown.items() if count[name] > 1}
 
     def taken(self, changes: Iterable[FieldPath]) -> Values:
-        """Return marks for the applied changes that gave a field the name of another field."""
+        """Return a mark for each applied change that gave a field the name of another field."""
         shared, shown, marks = self.shared_names(), self.shown(), {}
         for path in changes if shared else ():
             is_calculation = path[0] == "calculation"
@@ -129,11 +130,12 @@ class Tds(Document):
         return marks
 
     def work_on(self, path: FieldPath, written: Sequence[Values]) -> Iterator[str]:
-        """Yield phrases for users' edits of a column or declared calculation itself.
+        """Yield a phrase for each edit that users made of a column or declared calculation.
 
         Args:
-            path: the path of the column or calculation; the paths of its values begin with it.
-            written: the values that we have written last, as in `merge`.
+            path: the path of the column or calculation; the paths of all its values begin like
+                this.
+            written: the values that a refresh has written last; see `merge`.
         """
         of_column = path[0] == "field"
         local = self.locals.get((path[1], path[2])) if of_column else local_name(path[1])
@@ -150,7 +152,7 @@ class Tds(Document):
             yield "aliases"
 
     def _values(self, calculations: Iterable[str]) -> Iterator[tuple[FieldPath, str, str]]:
-        """Yield path, value and default value of each part; "" stands for no value."""
+        """Yield the path, the value and the default value of each part; "" means no value."""
         names = self.names | {local_name(name): name for name in calculations}
         for record in self.records:
             yield from self._field(
@@ -183,7 +185,7 @@ class Tds(Document):
     def _calculation(
         self, path: FieldPath, name: str, names: Mapping[str, str]
     ) -> Iterator[tuple[FieldPath, str, str]]:
-        """Yield the values of our calculation or, without one, of a user's field of this name."""
+        """Yield the values of our calculation, or else of a user's field of this name."""
 
         def shown(formula: str) -> str:
             return with_fields(
@@ -214,23 +216,24 @@ def merged_into(
     on_conflict: ConflictPolicy,
     tables: TypesByTable,
 ) -> Merge:
-    """Merge declared values into a `.tds`, except values that would give two fields the same name.
+    """Merge declared values into a `.tds`; skip values that would give two fields the same name.
 
     Args:
         wanted: the declared values.
-        written, on_conflict: as in `merge`.
-        found: the values of the `.tds`, and perhaps values of the data source itself.
-        tables: as in `Tds.edited`.
+        written, on_conflict: see `merge`.
+        found: the values of the `.tds`, and perhaps properties of the data source itself.
+        tables: see `Tds.edited`.
 
     Raises:
-        ValueError: the `.tds` has other tables, or its data are not in Hyper.
+        ValueError: the tables of the `.tds` differ from `tables`, or its data are not in Hyper.
     """
     while True:
         result = merge(wanted, written, found, on_conflict=on_conflict)
         edited = tds.edited(result.of_fields, tables)
         if not hyper_connections(tds.root):
             raise ValueError("its data are not in a .hyper file")
-        # Repeat this: a field that is not renamed keeps its old name, which another one may want.
+        # Repeat the merge without the names that are taken. A field that is then not renamed keeps
+        # its old name, which another change may want.
         taken = Tds(edited).taken(result.of_fields) if result.of_fields else {}
         if not taken:
             return replace(result, tds=edited)
@@ -238,7 +241,7 @@ def merged_into(
 
 
 def _description(column: Element | None) -> str:
-    """Return the text of a description, with Tableau's line breaks converted."""
+    """Return the text of a description; convert Tableau's line breaks to plain ones."""
     runs = () if column is None else column.iterfind("./desc/formatted-text/run")
     return "".join(run.text or "" for run in runs).replace(f"{_LINE_END}\n", "\n").strip()
 
@@ -263,7 +266,8 @@ class TdsEdit(Document):
         for name, formula in formulas.items():
             if formula and local_name(name) not in self.columns:
                 self.add(local_name(name), "real").set("caption", name)
-        # Note the folders before any change: moving one hierarchy must not pull the next along.
+        # Note the folders of fields before any change, because moving a hierarchy must not move
+        # another hierarchy with the same fields.
         fields = {*self.columns, *self.locals.values()}
         folders = {path: value for path, value in self._changes.items() if path[-1] == "folder"}
         self._folders = {local: self.folder(local) for local in fields}
@@ -276,7 +280,7 @@ class TdsEdit(Document):
         self.drop({local_name(name) for name, formula in formulas.items() if not formula})
 
     def _local_at(self, path: FieldPath) -> str | None:
-        """Return the local name of a field; None if the `.tds` does not have it."""
+        """Return the local name of a field; None if the `.tds` does not have the field."""
         if path[0] == "field":
             return self.locals.get((path[1], path[2]))
         ours = local_name(path[1])
@@ -316,13 +320,13 @@ class TdsEdit(Document):
                     column.set(attribute, value)
 
     def _local(self, name: str) -> str | None:
-        """Return the local name of a field with this declared name; None if there is no field."""
-        # Look for a declared calculation that does not change, which `_named` lacks.
+        """Return the local name of the field with a declared name; None if no field has it."""
+        # Also look for declared calculations without changes, which `_named` lacks.
         ours = local_name(name)
         return self._named.get(name, ours if ours in self.columns else None)
 
     def _set_folder(self, local: str, name: str | None) -> None:
-        """Move a field and all hierarchies that contain it into a folder; None is no folder."""
+        """Move a field and all its hierarchies into a folder; None removes them from folders."""
         hierarchies, role = self.above(local), self._role(local)
         for hierarchy in hierarchies:
             self._put(hierarchy, name, self.paths, role=role)
@@ -333,13 +337,13 @@ class TdsEdit(Document):
     def _put(
         self, of: str, folder: str | None, items: dict[str, list[Element]], *, role: str
     ) -> None:
-        """Move a field or hierarchy into a folder, and out of all others; None is no folder."""
+        """Move a field or hierarchy into one folder; None removes it from all folders."""
         old = items.pop(of, [])
         if kept := [entry for entry in old if folder is not None and folder_of([entry]) == folder]:
             items[of] = kept[:1]
         elif folder is not None:
             if self._has_old_folders:
-                # Old folders hold either dimensions or measures.
+                # An old folder contains either dimensions or measures.
                 parent = _child(self.root, "folder", folder, role=f"{role}s")
             else:
                 folders = self._section("folders-common", _FOLDERS)
@@ -348,7 +352,8 @@ class TdsEdit(Document):
             item = etree.Element("folder-item", {"name": of, "type": kind})
             insert_at(parent, len(parent), item)
             items[of] = [item]
-        # Remove the old items last: a folder is removed together with its last item.
+        # Remove the old items last, because removing the last item of a folder also removes the
+        # folder.
         for entry in old:
             if entry not in kept[:1]:
                 self.take_out(entry)
@@ -358,23 +363,24 @@ class TdsEdit(Document):
         return role or default_role(self._types.get(local, ""))
 
     def _set_hierarchy(self, name: str, members: Sequence[str]) -> None:
-        """Set the fields of a hierarchy; fields that join or leave it keep their folders."""
+        """Set the fields of a hierarchy; new and removed fields keep their folders."""
         path = _child(self._section("drill-paths"), "drill-path", name)
         old = [field.text or "" for field in path.iterfind("field")]
         new = [self._local(member) or member for member in members]
-        # Take the folders as they are after this edit: a field must not pull the hierarchy into a
-        # folder that the field leaves.
+        # Use the folders after this edit, because a field must not move the hierarchy into a folder
+        # that the field leaves.
         shown = {local: self._folders.get(local, "") for local in [*new, *old]}
         for element in path.findall("field"):
             path.remove(element)
-        # The fields come first; a user may have added a description after them.
+        # Insert the fields first, because a user may have added a description, which follows the
+        # fields.
         for position, member in enumerate(new):
             field = etree.Element("field")
             field.text = member
             path.insert(position, field)
         if not new:
             self.take_out(path)
-        # The hierarchy stays in its folder if it keeps any of its fields.
+        # Leave the hierarchy in its folder if at least one of its fields stays.
         at = folder_of(self.paths.get(name, ())) if {*old} & {*new} else ""
         folder = next(filter(None, (at, *(shown[member] for member in new))), None)
         self._put(name, folder, self.paths, role=self._role(new[0] if new else ""))
@@ -384,10 +390,10 @@ class TdsEdit(Document):
                 self._put(member, shown[member], self.items, role=self._role(member))
 
     def _tidy(self, hierarchy: str) -> None:
-        """Remove the items of a hierarchy's fields from the folder that shows the hierarchy.
+        """Remove the items of a hierarchy's fields from the folder of the hierarchy.
 
-        Fields that a user has put into other folders are left to Tableau, which removes their items
-        when a user saves the data source.
+        If a user has put fields into other folders, leave their items to Tableau, which removes the
+        items when a user saves the data source.
         """
         folder = folder_of(self.paths.get(hierarchy, ()))
         path = self.hierarchies.get(hierarchy)
@@ -396,7 +402,7 @@ class TdsEdit(Document):
                 self._put(member.text or "", None, self.items, role="")
 
     def _section(self, tag: str, feature: str | None = None) -> Element:
-        """Return a section of the data source; create it if it is missing."""
+        """Return a section of the data source; create a missing section."""
         parts = (
             part
             for part in reversed(self.root)
@@ -410,11 +416,12 @@ class TdsEdit(Document):
         return section
 
     def _prefix(self, feature: str) -> str:
-        """Return the prefix for the elements of a feature, and list the feature in the manifest."""
+        """List a feature in the manifest; return the prefix for the elements of the feature."""
         manifest = self._section("document-format-change-manifest")
         listed = {str(element.tag) for element in manifest}
         prefix = f"_.fcp.{feature}.true..."
-        # Products in which the feature is new write its elements with such prefixes.
+        # Use a prefix only if the manifest shows a product that writes the elements of this feature
+        # with a prefix.
         is_new = any(
             name.startswith(("_.fcp.ObjectModelEncapsulateLegacy", prefix)) for name in listed
         )
@@ -425,7 +432,7 @@ class TdsEdit(Document):
 
 
 def _rank(path: FieldPath) -> int:
-    """Return when to set a value: roles depend on types, and folders on hierarchies."""
+    """Return the rank of a change: types come before roles, and hierarchies before folders."""
     return {"type": 0, "fields": 1, "folder": 3}.get(path[-1], 2)
 
 
@@ -434,7 +441,7 @@ def _is_formula(path: FieldPath) -> bool:
 
 
 def _child(parent: Element, tag: str, name: str, **attributes: str) -> Element:
-    """Return the child with this name and these attributes; create it if it is missing."""
+    """Return the child with this name and these attributes; create a missing child."""
     attributes = {"name": name, **attributes}
     for child in parent:
         if tag_of(child) == tag and attributes.items() <= attributes_of(child).items():
@@ -478,7 +485,7 @@ def _dependents(document: Document, local: str, but: frozenset[FieldPath]) -> It
 
 
 def pack(tds: bytes, hyper: Path, into: Path) -> None:
-    """Write a `.tdsx`, with the `.hyper` file at the path that the `.tds` names.
+    """Write a `.tdsx` package with the `.hyper` file at the path that the `.tds` names.
 
     Raises:
         ValueError: the `.tds` has no connection to a `.hyper` file.
@@ -489,7 +496,7 @@ def pack(tds: bytes, hyper: Path, into: Path) -> None:
         raise ValueError("it has no connection to a .hyper file")
     path = PurePosixPath(connections[0].get("dbname", "").replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in str(path) or path.suffix != ".hyper":
-        # This is a path on another machine, which a package cannot contain.
+        # Change the path, because a package cannot contain a path on another machine.
         path = PurePosixPath("Data/Extracts", hyper.name)
         connections[0].set("dbname", str(path))
         tds = etree.tostring(root.getroottree(), xml_declaration=True, encoding="utf-8")

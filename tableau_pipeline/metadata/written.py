@@ -1,4 +1,4 @@
-"""The store of metadata values that refreshes have set, in files named by their content."""
+"""Store the metadata values that refreshes have set, in files named by a digest of the content."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ import obstore
 from tableau_pipeline.metadata.merge import Values
 from tableau_pipeline.objects.stores import store_at, store_errors
 
-# The name for an empty set of values, for which there is no file.
+# The name of the empty set of values, which has no file.
 NO_VALUES = "nothing"
 
 
@@ -27,7 +27,7 @@ class WrittenValues:
         self._known: dict[str, Values] = {NO_VALUES: {}}
 
     def read(self, name: str) -> Values:
-        """Return stored values; {} if the file is gone, so that every difference is an edit."""
+        """Return stored values; {} if the file is missing, so that each difference is an edit."""
         if name not in self._known:
             try:
                 with store_errors("Reading", f"{self._place}/{name}.json", may_lack=True):
@@ -38,7 +38,7 @@ class WrittenValues:
         return self._known[name]
 
     def store(self, values: Values) -> str:
-        """Store values that are about to be set, and return their name for use in records."""
+        """Store values that a refresh is about to set; return their name for records."""
         text = json.dumps(sorted([list(path), value] for path, value in values.items()))
         name = hashlib.sha256(text.encode()).hexdigest()[:32]
         if name not in self._known:
@@ -48,7 +48,7 @@ class WrittenValues:
         return name
 
     def collect(self, named: Collection[str], before: datetime) -> int:
-        """Remove files that are older than `before` and not in `named`; return their number."""
+        """Remove files that are older than `before` and not in `named`; return how many."""
         with store_errors("Removing values from", str(self._place)):
             files = [file for chunk in obstore.list(store_at(self._place)) for file in chunk]
             old = [file["path"] for file in files if file["last_modified"] < before]
