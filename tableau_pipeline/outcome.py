@@ -1,4 +1,4 @@
-"""The outcomes of a refresh as codes: statuses, refusals, and reasons for distrust."""
+"""Codes for the outcome of a refresh: statuses, refusals, and reasons for a full publish."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,16 +7,17 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """The result of a refresh, or the state of a data source; the most urgent come first.
+    """The result of a refresh, or the state of a data source; the most urgent statuses come first.
 
-    HELD: a person keeps it as it is, and refreshes skip it. GONE: the server no longer has the
-    data source. DIFFERS: its rows differ from those that the last refresh published. DRIFTED:
-    the data source differs from the last refresh, or may differ. NEVER: no refresh has
-    published it. FRESH: its last refresh succeeded. EQUAL: its last refresh succeeded, and a
-    later comparison found the same rows. MOVE: only its name or project changes. METADATA: only
-    its metadata change. UNKNOWN: its state cannot be determined. UNCHANGED: nothing has
-    changed, according to its time stamps. FOREIGN: it is published by another deployment, or
-    under another key. UNDECLARED: it has the tag of a pipeline, but no declaration here.
+    HELD: a person holds the data source, and refreshes skip it. GONE: the server no longer has the
+    data source. DIFFERS: the rows on the server differ from the rows that the last refresh
+    published. DRIFTED: the data source has changed, or may have changed, since the last refresh.
+    NEVER: no refresh has published the data source. FRESH: the last refresh succeeded. EQUAL: the
+    last refresh succeeded, and a later comparison found the same rows. MOVE: only the name or the
+    project changes. METADATA: only the metadata change. UNKNOWN: the state cannot be determined.
+    UNCHANGED: according to its time stamps, the data source has not changed. FOREIGN: another
+    deployment publishes the data source, or this deployment does under another key. UNDECLARED: the
+    data source has the tag of a pipeline, but this code location does not declare it.
     """
 
     HELD = "held"
@@ -67,9 +68,9 @@ class Check(StrEnum):
 
 
 class Code(StrEnum):
-    """The kind of a problem; `docs/troubleshooting.md` has a row for each.
+    """The kind of a problem; `docs/troubleshooting.md` has a row for each kind.
 
-    OTHER stands for the codes of other releases, and for errors without a code.
+    OTHER means a code of another release, or an error without a code.
     """
 
     # A user must decide.
@@ -123,15 +124,15 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason to do nothing until a user decides.
+    """A reason why a refresh does nothing until a user decides.
 
     Attributes:
-        problem: what is wrong, for users; the wording may change between releases.
-        accept: what a run may accept to proceed nevertheless; None if it cannot proceed.
-        check: the check that found the problem; None if no check did.
-        table: the table with the problem; None if it concerns no single table.
-        column: the column with the problem; None if it concerns no single column.
-        remedy: what the user can do, for users; "" if the problem says it.
+        problem: a description of the problem, for users; the wording may change between releases.
+        accept: the kind of refusal that a run may accept in order to proceed; None if it cannot.
+        check: the check that found the problem; None if it was found elsewhere.
+        table: the table with the problem; None if the problem concerns several tables or none.
+        column: the column with the problem; None if the problem concerns several columns or none.
+        remedy: the steps that solve the problem, for users; "" if `problem` contains them.
         details: the facts of the problem as values, such as numbers of rows.
     """
 
@@ -150,8 +151,8 @@ class Refusal:
         return f"{self.problem}. {self.remedy}" if self.remedy else self.problem
 
     def as_json(self) -> dict[str, Any]:
-        """Return the fields that have a value, in the form in which they are recorded."""
-        # Convert enumerations to text, as Dagster stores none.
+        """Return the fields that have a value, in the form for records."""
+        # Convert enumerations to text, because Dagster cannot store enumerations.
         return {
             name: str(value) if isinstance(value, StrEnum) else value
             for name, value in asdict(self).items()
@@ -160,7 +161,7 @@ class Refusal:
 
     @classmethod
     def of_json(cls, recorded: Mapping[str, Any]) -> "Refusal":
-        """Read the result of `as_json`; a code of another release counts as OTHER."""
+        """Read a result of `as_json`; a code of another release becomes OTHER."""
         code, accept, check = (recorded.get(name) for name in ("code", "accept", "check"))
         return cls(
             problem=recorded.get("problem", ""),
@@ -175,7 +176,7 @@ class Refusal:
 
 
 class Doubt(StrEnum):
-    """Kinds of reasons why the content of a data source is uncertain, or not entirely ours."""
+    """The kinds of reasons to doubt that the published content is what our records say."""
 
     NO_RECORD = "no record"
     OTHERS = "changed by others"
@@ -189,7 +190,7 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Distrust:
-    """Why no update may build on the published content, so that a full publish is needed.
+    """The reason why no update may build on the published content, and a full publish is needed.
 
     Attributes:
         detail: the reason as a phrase, for users.
@@ -202,7 +203,7 @@ class Distrust:
         return self.detail
 
     def and_also(self, other: "Distrust") -> "Distrust":
-        """Return both reasons joined; only one if they are equal."""
+        """Return both reasons as one; if they are equal, return this reason."""
         return self if other == self else Distrust(self.code, f"{self}, and {other}")
 
 
@@ -217,7 +218,7 @@ def sentence(phrase: str) -> str:
 
 
 def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
-    """Return the texts of refusals; the keys are the checks that failed."""
+    """Return the texts of refusals by failed check; leave out refusals without a check."""
     texts_by_check: dict[Check, list[str]] = {}
     for refusal in refusals:
         if refusal.check:
@@ -226,6 +227,6 @@ def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
 
 
 def accepts_of(refusals: Iterable[Refusal]) -> list[str]:
-    """Return what a run must accept to override all refusals; [] if it cannot override each."""
+    """Return what a run must accept to override all refusals; [] if some cannot be accepted."""
     accepts = [refusal.accept for refusal in refusals]
     return [] if None in accepts else list(dict.fromkeys(map(str, accepts)))

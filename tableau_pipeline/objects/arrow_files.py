@@ -1,7 +1,8 @@
-"""Parquet files in an object store, written and read by Spark's tasks with pyarrow.
+"""Write and read Parquet files in an object store, in Spark's tasks, with pyarrow.
 
-Spark needs no connector for the store. Its executors need `pyarrow` and `obstore`, but not this
-package, so this module may import only those modules of the package that are sent along with it.
+So Spark needs no connector for the store. Its executors need `pyarrow` and `obstore`, but not this
+package. Spark sends this module and a few other modules to its executors; this module may import
+only those.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,10 +25,10 @@ from tableau_pipeline.objects.errors import ObjectStoreTaskError, translate_erro
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
-# Where Spark stores its own schema in a Parquet file.
+# The key under which Spark stores its own schema in a Parquet file.
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-# The columns of the report that a task makes about each file, in the notation of Spark's schemas.
-# Rows without a partition are reported as a file without a name.
+# The columns of a task's report about each file, as Spark's DDL. A task reports rows without a
+# partition as a file without a name.
 REPORT = "partition string, name string, rows long, size long, hash_sum decimal(38,0)"
 _REPORT = pa.schema(
     [
@@ -38,10 +39,10 @@ _REPORT = pa.schema(
         ("hash_sum", pa.decimal128(38, 0)),
     ]
 )
-# The size of a row group in bytes, and of a batch in rows. Each task holds a row group in memory.
+# The bytes of a row group, and the rows of a batch. Each task keeps one row group in memory.
 _ROW_GROUP, _BATCH = 32 << 20, 65_536
-# A request may last as long as a large file takes; only a stalled request is given up. By default,
-# obstore would give up any request after half a minute, even during the transfer.
+# Give up a request only if its transfer stops; large files may take long. By default, obstore would
+# give up every request after half a minute, even during the transfer.
 _CLIENT: "ClientConfig" = {
     "timeout": timedelta(hours=1),
     "read_timeout": timedelta(minutes=1),
@@ -54,17 +55,18 @@ _RETRY: "RetryConfig" = {"retry_timeout": timedelta(hours=1)}
 def open_store(url: str, **others: Any) -> ObjectStore:
     """Open the store whose objects are below a URL.
 
-    The environment provides endpoint and credentials, in variables such as AWS_ACCESS_KEY_ID.
+    Variables of the environment, such as AWS_ACCESS_KEY_ID, provide the endpoint and the
+    credentials.
 
     Args:
-        others: arguments of obstore that replace some of these.
+        others: arguments of obstore, which replace settings of the environment.
     """
     return from_url(url, client_options=_CLIENT, retry_config=_RETRY, **others)
 
 
 @dataclass(frozen=True)
 class Writer:
-    """Writes the rows of a task to files; Spark calls it.
+    """Writes the rows of a task to files; Spark calls the writer in each task.
 
     Attributes:
         url: the URL of the store.
@@ -72,8 +74,9 @@ class Writer:
         spark_schema: Spark's schema of the rows, as JSON.
         columns: the names of the columns in the files.
         row_hash: the position of the column with the hash of each row.
-        by_partition: whether the rows have one more column, with the partition of each row. The
-            rows of a task are sorted by that column, and go to one file for each partition.
+        by_partition: whether the rows have a further column with the partition of each row. The
+            rows of a task are sorted by this column, and the task writes one file for each
+            partition.
     """
 
     url: str
@@ -105,15 +108,15 @@ class Writer:
             yield _report(None, "", unassigned_rows, 0, 0)
 
     def empty(self, key: str | None, schema: pa.Schema) -> tuple[str, int]:
-        """Write a file without rows, for a partition unless `key` is None.
+        """Write a file without rows; if `key` is not None, for this partition.
 
         Args:
-            schema: a schema that begins with the columns of the file; their names may differ.
+            schema: a schema that begins with the columns of the file, perhaps under other names.
 
         Returns:
             The name of the file, and its size in bytes.
         """
-        # Ignore one more field of the schema, which may hold the partition.
+        # Ignore a last field of the schema that may be the partition.
         fields = [
             column.with_name(name) for column, name in zip(schema, self.columns, strict=False)
         ]
@@ -144,14 +147,15 @@ class _File:
     schema: pa.Schema
     rows: int = 0
     hash_sum: int = 0
-    # Spark passes small batches. Collect them, because each write makes a row group of its own.
+    # Collect the small batches that Spark passes, because each write makes a new row group.
     _waiting: list[pa.RecordBatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Give each partition a folder, as on a disk, so that a replaced partition can be removed.
+        # Give each partition a folder, so that a replaced partition can be removed.
         folder = "" if self.key is None else f"{quote(self.key, safe='')}/"
         self.name = f"{folder}part-{uuid4().hex}.parquet"
-        # Send the file only when it is complete, so that a killed task leaves no object.
+        # Write to the local disk first, and send only the complete file, so that a killed task
+        # leaves no object.
         self._local = TemporaryFile()  # noqa: SIM115 - closed below, or with the task
         metadata = {SPARK_SCHEMA: self.writer.spark_schema.encode()}
         self.schema = pa.schema([_nullable_field(field) for field in self.schema], metadata)
@@ -159,7 +163,7 @@ class _File:
 
     def write(self, rows: pa.RecordBatch) -> None:
         self.rows += rows.num_rows
-        # A sum of 64-bit hashes may not fit into 64 bits, so add them as decimals.
+        # Add hashes as decimals, because a sum of 64-bit hashes may need more than 64 bits.
         hashes = rows.column(self.writer.row_hash).cast(pa.decimal128(38, 0))
         self.hash_sum += int(pc.call_function("sum", [hashes]).as_py() or 0)
         self._waiting.append(rows)
@@ -184,7 +188,7 @@ class _File:
 
 @dataclass(frozen=True)
 class ObjectReader:
-    """Reads files; Spark calls it with rows that contain the keys of the files.
+    """Reads files; Spark calls the reader with rows that contain the keys of files.
 
     Attributes:
         columns: the columns to read.
@@ -202,7 +206,8 @@ class ObjectReader:
             for key in batch.column(0).to_pylist():
                 with TemporaryFile() as content:
                     with _task_errors("Reading", f"{self.url}/{key}"):
-                        # Download the whole file: one request instead of several for its columns.
+                        # Download the whole file with one request; reading columns would take
+                        # several requests.
                         for chunk in obstore.get(store, key).stream():
                             content.write(chunk)
                     content.seek(0)
@@ -223,7 +228,7 @@ def _task_errors(doing: str, url: str) -> AbstractContextManager[None]:
 def _nullable_type(type_: pa.DataType) -> pa.DataType:
     """Return a type whose nested fields may all be NULL.
 
-    Otherwise Arrow would refuse a NULL struct if Spark declares that its fields are never NULL.
+    Arrow refuses a NULL struct if the fields of the struct must not be NULL, as Spark may declare.
     """
     match type_:
         case pa.StructType():
@@ -241,6 +246,6 @@ def _nullable_field(field: pa.Field) -> pa.Field:
 
 
 def _report(*values: str | int | None) -> pa.RecordBatch:
-    """Return a report about one file; the values are in the order of the columns of `REPORT`."""
+    """Return a report about one file; the values have the order of the columns in `REPORT`."""
     row = dict(zip(_REPORT.names, values, strict=True))
     return pa.RecordBatch.from_pylist([row], schema=_REPORT)

@@ -1,6 +1,7 @@
-"""Explain in one line why a request to an object store failed, and what to do.
+"""Explain in one line why a request to an object store failed, and what users can do.
 
-Spark's executors run this module, so it may import nothing else of this package.
+Spark's executors run this module without the package, so it must not import other modules of the
+package.
 """
 
 import html
@@ -11,7 +12,7 @@ from errno import ENOENT
 
 from obstore.exceptions import BaseError
 
-# The variables that the store's own SDK reads; the keys are the schemes of URLs.
+# The variables with credentials that each store's own SDK reads; the keys are schemes of URLs.
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if they are temporary, AWS_SESSION_TOKEN",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -19,8 +20,8 @@ _CREDENTIALS = {
 }
 _ENDPOINT = {"s3": "AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "abfss": "AZURE_STORAGE_ENDPOINT"}
 
-# Each entry is a pattern for the text of the error, the cause, and the remedy. The first pattern
-# that matches counts.
+# Each entry has three parts: a pattern for the text of the error, the cause, and the remedy. The
+# first pattern that matches determines the message.
 _CAUSES = (
     (
         r"NoSuchBucket|ContainerNotFound|bucket does not exist",
@@ -112,15 +113,15 @@ _CAUSES = (
     ),
 )
 _CODE = re.compile(r"<Code>\s*(\w+)")
-# Stores answer with these codes if no object has the key.
+# The codes with which stores answer if no object has the key.
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
-# The text of our own exception, as the store library quotes it in an error.
+# The text of an exception of our own that obstore quotes in an error.
 _RENEWAL = re.compile(r"External \w+ credential provider: \w+: ([^\n]+)")
 _NO_NAMES: Mapping[str, str] = {}
 
 
 class ObjectStoreTaskError(Exception):
-    """An error of the store in a task of Spark; the driver sees only the text of the error."""
+    """An error of the store in a task of Spark. Spark's driver gets only the text of the error."""
 
 
 @contextmanager
@@ -132,10 +133,10 @@ def translate_errors(
     may_lack: bool = False,
     names: Mapping[str, str] = _NO_NAMES,
 ) -> Generator[None]:
-    """Turn errors of the store into errors of another kind, with messages of one line.
+    """Within the block, turn errors of the store into errors of type `kind` with short messages.
 
     Args:
-        doing: what fails, such as "Reading".
+        doing: the failed action, such as "Reading".
         url: the URL of the object or folder.
         may_lack: whether to raise `FileNotFoundError` for a missing object.
         names: see `describe_failure`.
@@ -143,11 +144,11 @@ def translate_errors(
     try:
         yield
     except (BaseError, OSError) as error:
-        # Do not translate errors of the local disk, which have a number.
+        # Do not translate an error with a number, which comes from the local disk.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         code = _CODE.search(str(error))
-        # The code says whether the object is missing, or something else, such as the bucket.
+        # The code tells a missing object from another missing thing, such as the bucket.
         if (
             may_lack
             and isinstance(error, FileNotFoundError)
@@ -161,11 +162,11 @@ def translate_errors(
 def describe_failure(
     error: Exception, doing: str, url: str, *, names: Mapping[str, str] = _NO_NAMES
 ) -> str:
-    """Return one line: what failed, the cause, the answer of the store, and the remedy.
+    """Return one line with the failed action, the cause, the store's answer, and the remedy.
 
     Args:
-        names: words for the "credentials" and the "endpoint", if these are not the variables of the
-            store's own SDK.
+        names: other words for the "credentials" and the "endpoint"; by default, the variables of
+            the store's own SDK.
     """
     text, scheme = str(error), url.partition(":")[0]
     if renewal := _RENEWAL.search(text):
@@ -177,7 +178,7 @@ def describe_failure(
         ((cause, remedy) for pattern, cause, remedy in _CAUSES if re.search(pattern, text)),
         ("", "Check {endpoint}, and {credentials}"),
     )
-    # Quote what the store or the network answered, but nothing of the request.
+    # Quote the answer of the store or the network, but no part of the request.
     parts = [
         re.search(r"(?:Error performing \w+ |uri: Some\(\s*)(https?://[^/\s?]+)", text),
         _CODE.search(text),
@@ -185,7 +186,7 @@ def describe_failure(
     ]
     details = [html.unescape(part[1]).strip(" .") for part in parts if part]
     if len(details) < 2:
-        # The innermost cause comes last.
+        # Take the last cause, which is the innermost.
         inner = re.findall(r'(?:message|error|body): (?:Some\(\s*)?"([^"<>\n]{3,200})"', text)
         status = re.findall(r"status code: ([^:\n]+)", text)
         first_line = re.sub(r"(https?://[^\s?]+)\?\S*", r"\1", text.partition("\n")[0])

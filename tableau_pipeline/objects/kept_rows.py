@@ -1,4 +1,4 @@
-"""Files of which only some rows belong to their table: deletes in a lake leave the files as is."""
+"""Read files with deleted rows, because deletes in a lake may leave files unchanged."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from tableau_pipeline.hyper.parquet import Folder
 from tableau_pipeline.objects.local_files import LocalCopies
 
-# The most rows that are decoded at a time.
+# The most rows to decode at a time.
 _BATCH = 1 << 17
 _INSTANT = pa.timestamp("us", "UTC")
 _COUNTED = pa.schema([("no column", pa.bool_())])
@@ -19,15 +19,17 @@ _COUNTED = pa.schema([("no column", pa.bool_())])
 
 @dataclass(frozen=True, slots=True)
 class LakeFolder:
-    """A folder with files of which only some rows count.
+    """A folder with files, some of which contain deleted rows.
 
-    hyperd reads whole files only, so each such file is read from a local copy with these rows.
+    hyperd can only read whole files. So a file with deleted rows is replaced by a local copy that
+    has only its other rows.
 
     Attributes:
-        folder: the folder with all rows.
-        copies: where the copies are kept.
-        kept: for the name of each such file, its rows that count; see `DataFile.kept`.
-        columns: the names of the columns that are read; None for all.
+        folder: the folder with the original files.
+        copies: the store of the local copies.
+        kept: the rows to keep of each file with deleted rows (see `DataFile.kept`); the keys are
+            names of files.
+        columns: the names of the columns to copy; None for all columns.
     """
 
     folder: Folder
@@ -48,7 +50,7 @@ class LakeFolder:
         return self.folder.missing(names)
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the local paths of files, each of which has only rows that count."""
+        """Return the local paths of files without deleted rows."""
         whole = [name for name in names if name not in self.kept]
         found = dict(zip(whole, self.folder.paths(whole), strict=True))
         for name in names:
@@ -64,24 +66,27 @@ class LakeFolder:
 
         digest = hashlib.sha256(kept.to_bytes(kept.bit_length() // 8 + 1, "little")).hexdigest()
         columns = None if self.columns is None else sorted(self.columns)
-        # No URI of a file ends in this way.
+        # Add the rows and columns, so that the name differs from the URI of every file.
         return self.copies.path(f"{self.uri(name)}#{digest} {columns}", write)
 
 
 def _write_rows(source: str, target: Path, kept: int, columns: Collection[str] | None) -> None:
-    """Write some rows and columns of a Parquet file to another one, in their order."""
-    # By default, pyarrow reads Spark's older time stamps with nanoseconds, which end in 2262.
+    """Write some rows and columns of a Parquet file to another file, in the same order."""
+    # Read microseconds. By default, pyarrow reads Spark's older time stamps as nanoseconds, which
+    # end in the year 2262.
     with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
         stored = file.schema_arrow
         names = [name for name in stored.names if columns is None or name in columns]
         leaves = map(file.schema.column, range(len(file.schema)))
         instants = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
         schema = pa.schema(
-            # These time stamps are instants, although pyarrow reads them without a time zone.
+            # Add a time zone: INT96 time stamps are instants, although pyarrow reads them without a
+            # zone.
             pa.field(name, _INSTANT if name in instants else stored.field(name).type)
             for name in names
         )
-        # A reader that only counts the rows needs a column, too.
+        # If no columns are needed, write an empty column, because a reader counts the rows by a
+        # column.
         with pq.ParquetWriter(target, schema if names else _COUNTED) as writer:
             start = 0
             for group in range(file.num_row_groups):
@@ -100,7 +105,7 @@ def _write_rows(source: str, target: Path, kept: int, columns: Collection[str] |
 
 
 def _mask(bits: int, rows: int) -> pa.BooleanArray:
-    """Return the first bits of a bitmap as an array."""
-    # The bitmap and Arrow both have the first row in the lowest bit of the first byte.
+    """Return the lowest bits of a bitmap as an array."""
+    # In the bitmap and in Arrow, the first row is the lowest bit of the first byte.
     data = (bits & ((1 << rows) - 1)).to_bytes((rows + 7) // 8, "little")
     return pa.BooleanArray.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(data)])

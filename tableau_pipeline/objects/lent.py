@@ -1,7 +1,8 @@
-"""Credentials for the objects below one URL, in place of those in the environment.
+"""Use other credentials than those of the environment for the objects below a URL.
 
-The catalog of a table may hand out credentials for the table's files alone. `lend` makes this
-process use them for the folder of the table, until it lends others for the same folder.
+The catalog of a table may hand out credentials that are valid only for the table's files. `lend`
+makes this process use these credentials for the folder of the table. They apply until `lend` is
+called again for the folder.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from obstore.store import ObjectStore
 
 from tableau_pipeline.objects.arrow_files import open_store
 
-# Renew credentials that expire sooner than this, because a request may wait before it is sent.
+# Renew credentials that expire within this time, because a request may wait before it is sent.
 _MARGIN = timedelta(minutes=1)
 
 
@@ -23,10 +24,10 @@ class Credentials:
     """Credentials for a store.
 
     Attributes:
-        secrets: the credentials as obstore names them, such as `access_key_id`.
-        expires_at: None if no time of expiry is known.
-        config: settings of the store that come with the credentials, as obstore names them, such as
-            `endpoint`. Other settings come from the environment.
+        secrets: the credentials; the keys are obstore's names, such as `access_key_id`.
+        expires_at: the time of expiry; None if it is unknown.
+        config: settings of the store that come with the credentials; the keys are obstore's names,
+            such as `endpoint`. All other settings come from the environment.
     """
 
     secrets: Mapping[str, str | None] = field(repr=False)
@@ -36,7 +37,7 @@ class Credentials:
 
 @dataclass(slots=True)
 class _Provider:
-    """Returns the credentials; obstore calls it if it has none, or if those it has expire soon."""
+    """Returns credentials; obstore calls the provider if it has no credentials that stay valid."""
 
     credentials: Credentials
     renew: Callable[[], Credentials] | None
@@ -55,9 +56,10 @@ class _Loan:
         self, credentials: Credentials, lender: str, renew: Callable[[], Credentials] | None
     ) -> None:
         self.credentials, self.lender = credentials, lender
-        # The provider must not refer to this object: Python does not find cycles through a store.
+        # The provider must not refer to the loan: Python's garbage collector finds no cycles
+        # through a store.
         provider = _Provider(credentials, renew)
-        # A setting of the environment must not turn the credentials off.
+        # Override a setting of the environment that would turn off the credentials.
         config = {"skip_signature": False, **credentials.config}
         self.store_at = cache(
             lambda place: open_store(place, config=config, credential_provider=provider)
@@ -75,33 +77,33 @@ def lend(
     lender: str,
     renew: Callable[[], Credentials] | None = None,
 ) -> None:
-    """Use credentials for all objects below a URL from now on; if None, those of the environment.
+    """Use credentials for all objects below a URL from now on; None for the environment's.
 
     Args:
         folder: the URL of the folder, with the scheme "s3" for S3, without a trailing slash.
-        lender: the origin of the credentials, in words for messages.
-        renew: returns new credentials in place of those that expire. A thread of obstore calls it,
-            so it must not read from a store itself.
+        lender: words for the origin of the credentials, for messages.
+        renew: a function that returns new credentials to replace credentials that expire. A thread
+            of obstore calls this function, so it must not read from a store.
     """
     if credentials is None:
         _loans.pop(folder, None)
-    # Keep the connections of a store whose credentials are the same.
+    # Keep the store and its connections if the credentials are unchanged.
     elif folder not in _loans or _loans[folder].credentials != credentials:
         _loans[folder] = _Loan(credentials, lender, renew)
 
 
 def lent_store(place: str, url: str) -> ObjectStore | None:
-    """Return the store at a place for the object at a URL; None if no credentials are lent for it.
+    """Return the store at a place with the credentials lent for a URL; None if none are lent.
 
     Args:
-        place: the URL of a bucket or of a folder that contains the object.
+        place: the URL of a bucket or folder that contains the object at `url`.
     """
     loan = _loan(url)
     return loan.store_at(place) if loan else None
 
 
 def names_for_messages(url: str) -> dict[str, str]:
-    """Return the words for settings that differ from the environment's; see `describe_failure`."""
+    """Return words for settings that replace the environment's; see `describe_failure`."""
     if not (loan := _loan(url)):
         return {}
     names = {"credentials": f"the credentials of {loan.lender}"}
@@ -111,6 +113,6 @@ def names_for_messages(url: str) -> dict[str, str]:
 
 
 def _loan(url: str) -> _Loan | None:
-    """Return the loan for the innermost folder that contains an object."""
+    """Return the loan for the innermost folder that contains an object; None without a loan."""
     folders = [folder for folder in [*_loans] if f"{url}/".startswith(f"{folder}/")]
     return _loans.get(max(folders, key=len)) if folders else None

@@ -1,4 +1,4 @@
-"""Files that need not outlive this machine: folders of a process, and copies of objects."""
+"""Keep temporary files on this machine: the folder of a process, and local copies of objects."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from tableau_pipeline.errors import SettingError
 
-# Each process has this file in its folder, and keeps it locked for as long as the process lives.
+# The file in the folder of each process that the process locks as long as it runs.
 _LOCK = "lock"
 
 
@@ -26,7 +26,8 @@ _LOCK = "lock"
 class OwnFolder:
     """A folder of this process, in a folder that processes of this machine share.
 
-    The folder of a process is removed when the process ends, or by another process if it is killed.
+    A process removes its folder when it ends. If the process is killed, another process removes the
+    folder.
     """
 
     parent: Path
@@ -35,7 +36,7 @@ class OwnFolder:
     _opening: Lock = field(default_factory=Lock, init=False)
 
     def path(self) -> Path:
-        """Return the folder. If there is none, create it and remove folders of killed processes."""
+        """Return the folder; the first call creates it and removes folders of killed processes."""
         with self._opening:
             if self._path is None:
                 self.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +45,8 @@ class OwnFolder:
                         shutil.rmtree(abandoned.parent, ignore_errors=True)
             while self._path is None:
                 own = Path(mkdtemp(dir=self.parent))
-                # Until the new folder is locked, another process may take it for an abandoned one.
+                # Try again if the folder is gone: before its lock is taken, another process may
+                # mistake the new folder for an abandoned one.
                 with suppress(FileNotFoundError):
                     lock = FileLock(own / _LOCK, thread_local=False)
                     lock.acquire()
@@ -54,7 +56,7 @@ class OwnFolder:
             return self._path
 
     def remove(self) -> None:
-        """Remove the folder; the next call of `path` creates another one."""
+        """Remove the folder; the next call of `path` creates a new folder."""
         with self._opening:
             if self._removal:
                 self._removal()
@@ -70,7 +72,7 @@ _own_folder = cache(OwnFolder)
 
 
 def scratch() -> Path:
-    """Return the folder of this process for files that no other process needs.
+    """Return the folder of this process for temporary files that no other process reads.
 
     Raises:
         RefusedError: see `temporary_folder`.
@@ -79,13 +81,14 @@ def scratch() -> Path:
 
 
 def temporary_folder() -> Path:
-    """Return this user's folder for files that need not outlive this machine; create it if missing.
+    """Return this user's folder for temporary files; create the folder if it is missing.
 
-    Another user may have created something with the name of this folder first, in order to read or
-    replace the rows, or to make us remove other files by means of a link.
+    The folder is checked, because another user may have created a folder or link of this name
+    before. With a folder, that user could read or replace our rows; with a link, that user could
+    make us remove other files.
 
     Raises:
-        RefusedError: the name is taken, but not by a folder that only this user can open.
+        RefusedError: something else has the name of the folder, or other users can open the folder.
     """
     user = os.getuid()
     folder = Path(gettempdir(), f"tableau_pipeline-{user}")
@@ -102,14 +105,14 @@ def temporary_folder() -> Path:
 
 @dataclass
 class LocalCopies:
-    """Copies of objects, in a folder that processes of this machine share.
+    """Local copies of objects, in a folder that processes of this machine share.
 
-    Each process reads a copy through a hard link of its own. So a copy that is removed to make room
-    stays readable for the processes that use it.
+    Each process reads a copy through its own hard link. So processes can still read a copy that
+    another process has removed to make room.
 
     Attributes:
-        limit: the most bytes of all copies together. Removed copies that running processes still
-            use are not counted.
+        limit: the most bytes of all copies together. Removed copies do not count, even if running
+            processes still use them.
     """
 
     folder: Path
@@ -123,22 +126,24 @@ class LocalCopies:
         """Return the path of a copy of the object at `url`.
 
         Args:
-            fetch: a function that downloads the object to a path; called only if there is no copy.
+            fetch: a function that downloads the object to a path. It is called only if there is no
+                copy.
         """
         name = f"{hashlib.sha256(url.encode()).hexdigest()}.parquet"
         mine, shared = self._own.path() / name, self.folder / name
         if mine.exists():
             return str(mine)
         try:
-            # Another thread may have made the link already.
+            # Ignore an existing link, which another thread may have made.
             with suppress(FileExistsError):
                 os.link(shared, mine)
-            # Note this use: `make_room` removes the least recently used copies first.
+            # Record the time of use, because `make_room` removes the least recently used copies
+            # first.
             os.utime(mine)
         except FileNotFoundError:
             unfinished = mine.with_suffix(f".{uuid4().hex}")
             fetch(unfinished)
-            # A power failure must not leave half a copy under the final name.
+            # Flush the file, so that a power failure cannot leave half a copy under the final name.
             with unfinished.open("rb") as file:
                 os.fsync(file.fileno())
             unfinished.replace(mine)
@@ -147,10 +152,10 @@ class LocalCopies:
         return str(mine)
 
     def make_room(self) -> None:
-        """Remove the least recently used copies until the remaining ones are within the limit."""
+        """Remove the least recently used copies until the remaining copies are within the limit."""
         used: list[tuple[float, int, Path]] = []
         for path in self.folder.glob("*.parquet"):
-            # Another process may remove the copy meanwhile.
+            # Another process may have removed the copy.
             with suppress(FileNotFoundError):
                 status = path.stat()
                 used.append((status.st_mtime, status.st_size, path))
@@ -162,5 +167,5 @@ class LocalCopies:
             surplus -= size
 
     def release(self) -> None:
-        """Remove the links of this process to copies; paths that were returned become invalid."""
+        """Remove this process's links to copies; all paths from `path` become invalid."""
         self._own.remove()

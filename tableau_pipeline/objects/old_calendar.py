@@ -1,6 +1,6 @@
 """Find times in Parquet files that old releases of Spark stored in an older calendar.
 
-Spark converts such times when it reads them; hyperd and Arrow would show other dates.
+Spark converts such times when it reads them, but hyperd and Arrow would show other dates.
 """
 
 import re
@@ -11,24 +11,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-# Under these keys, Spark stores its version in a file, and the calendar of times.
+# The keys under which Spark stores its version and the calendar of times in a file.
 _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
-# Before these two moments, the older calendar and the older clocks show other values.
+# The first day on which both calendars agree, and the first moment at which old and new local times
+# agree.
 _GREGORIAN, _STANDARD_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=UTC)
-# The most rows that are decoded at a time.
+# The most rows to decode at a time.
 _BATCH = 1 << 16
 
-# For the name of a column, whether each of its leaves may hold times of the older calendar.
+# For each leaf of a column, whether it may have times in the older calendar; the keys are column
+# names.
 Suspects = Mapping[str, Sequence[bool]]
 
 
 def is_legacy(footer: Mapping[bytes, bytes], *, int96: bool) -> bool | None:
-    """Return whether Spark stored times in the older calendar; None if it did not write the file.
+    """Return whether Spark stored times in the older calendar; None for files of other writers.
 
     Args:
         footer: the metadata in the footer of the file.
-        int96: whether this is about the older kind of time stamps.
+        int96: true for the older kind of time stamps, which Spark marks separately.
     """
     version = re.match(r"(\d+)\.(\d+)", footer.get(_SPARK_VERSION, b"").decode(errors="replace"))
     if version is None:
@@ -38,11 +40,11 @@ def is_legacy(footer: Mapping[bytes, bytes], *, int96: bool) -> bool | None:
 
 
 def suspects(metadata: pq.FileMetaData, is_old: Callable[[bool], bool | None]) -> Suspects:
-    """Return the columns that may hold times of the older calendar, by types and statistics.
+    """Return the columns that may have times in the older calendar, by types and statistics.
 
     Args:
-        is_old: returns whether the file has the older calendar, given whether time stamps are
-            INT96.
+        is_old: a function that returns whether the file uses the older calendar; its argument is
+            true for INT96 time stamps.
     """
     if not (is_old(False) or is_old(True)):
         return {}
@@ -61,10 +63,10 @@ def suspects(metadata: pq.FileMetaData, is_old: Callable[[bool], bool | None]) -
 
 
 def old_times(file: pq.ParquetFile, columns: Suspects) -> tuple[str, date] | None:
-    """Return a column with times of the older calendar, and their end; None if there is none.
+    """Return a column with times in the older calendar, and the end of that calendar; or None.
 
     Args:
-        file: a file whose INT96 time stamps are read as microseconds.
+        file: a file that is opened so that INT96 time stamps are read as microseconds.
     """
     for name, flags in columns.items():
         for batch in file.iter_batches(_BATCH, columns=[name]):
@@ -79,7 +81,7 @@ def old_times(file: pq.ParquetFile, columns: Suspects) -> tuple[str, date] | Non
 
 
 def _limit(type_: pa.DataType) -> date | None:
-    """Return the first moment that both calendars show alike; None if the type has no days."""
+    """Return the first moment that both calendars show alike; None if the type has no dates."""
     if pa.types.is_date(type_):
         return _GREGORIAN
     if pa.types.is_timestamp(type_):
@@ -92,11 +94,11 @@ def _is_int96(metadata: pq.FileMetaData, leaf: int) -> bool:
 
 
 def _may_be_old(metadata: pq.FileMetaData, leaf: int, type_: pa.DataType) -> bool:
-    """Whether the statistics of a leaf leave open that it has times before the limit."""
+    """Whether a leaf may have times before the limit, according to its statistics."""
     if (limit := _limit(type_)) is None:
         return False
     if _is_int96(metadata, leaf):
-        # Their statistics have another order.
+        # The statistics of INT96 columns have another order, so they show nothing.
         return True
     first = pa.scalar(limit, type_).value
     for group in range(metadata.num_row_groups):
@@ -107,7 +109,7 @@ def _may_be_old(metadata: pq.FileMetaData, leaf: int, type_: pa.DataType) -> boo
 
 
 def _leaf_types(type_: pa.DataType) -> Iterator[pa.DataType]:
-    """Yield the types of the leaves of a type, in the order of Parquet."""
+    """Yield the types of the leaves of a type, in Parquet's order."""
     if not pa.types.is_nested(type_):
         yield type_
         return
@@ -116,12 +118,12 @@ def _leaf_types(type_: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def leaf_count(type_: pa.DataType) -> int:
-    """Return how many columns of a Parquet file hold the values of a type."""
+    """Return the number of columns of a Parquet file that store the values of a type."""
     return sum(1 for _ in _leaf_types(type_))
 
 
 def leaves_of(values: pa.Array) -> Iterator[pa.Array]:
-    """Yield the values of each leaf, in the order of Parquet."""
+    """Yield the values of each leaf, in Parquet's order."""
     if isinstance(values, pa.StructArray):
         for part in values.flatten():
             yield from leaves_of(part)

@@ -1,4 +1,4 @@
-"""Keys with contents, each created once, in a folder of a disk or in an object store."""
+"""Store contents under keys, in a folder of a disk or in an object store."""
 
 import errno
 import os
@@ -24,19 +24,19 @@ from tableau_pipeline.objects.stores import (
     store_errors,
 )
 
-# The name of a file that a killed `LocalStorage.put` may leave.
+# The names of files that a killed `LocalStorage.put` may leave.
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
-# The errors of `os.link` where a file system has no hard links.
+# The errors of `os.link` on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-# Seconds to wait before a write with an unknown outcome is sent again to an object store.
+# The seconds to wait before repeating a write to an object store whose outcome is unknown.
 _PAUSES = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key in a listing; `modified` is in seconds since 1970, according to the storage's clock.
+    """A key in a listing; `modified` is in seconds since 1970, by the clock of the storage.
 
-    The listing of a local storage has files and folders; the key of a folder ends in a slash.
+    The listing of a local storage contains files and folders; keys of folders end in a slash.
     """
 
     key: str
@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def is_folder(self) -> bool:
-        """Whether this is a folder, which has no content of its own."""
+        """Whether the key is that of a folder, which has no content."""
         return self.key.endswith("/")
 
 
@@ -55,20 +55,21 @@ class LocalStorage:
     root: Path
 
     def put(self, key: str, content: bytes) -> bool:
-        """Create a file, and flush it to the disk; return False if the file already exists."""
+        """Create a file and flush it to the disk; return False if the file already exists."""
         path = self.root / key
         with _unfinished(path) as unfinished:
             with unfinished.open("xb") as file:
                 file.write(content)
-                # A power failure must not leave a manifest that has a name and no content.
+                # Flush the content before the file gets its name, so that a power failure cannot
+                # leave an empty manifest.
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                # Link instead of renaming: a link fails if the name exists, so only one of several
-                # writers succeeds.
+                # Link instead of renaming: a link fails if the name exists, so only one writer
+                # succeeds.
                 os.link(unfinished, path)
             except FileExistsError:
-                # A network file system may repeat a call whose answer was lost. In that case, the
+                # A network file system may repeat a call if its answer was lost. In that case, the
                 # existing link is ours.
                 return unfinished.stat().st_nlink > 1
             except OSError as error:
@@ -83,14 +84,14 @@ class LocalStorage:
         return True
 
     def replace(self, key: str, content: bytes) -> None:
-        """Write a file, whether it exists or not. Readers see its old or its new content."""
+        """Create or replace a file; readers see either the old or the new content."""
         path = self.root / key
         with _unfinished(path) as unfinished:
             unfinished.write_bytes(content)
             unfinished.replace(path)
 
     def read(self, key: str) -> bytes | None:
-        """Return the content of a file; None if it does not exist."""
+        """Return the content of a file; None if the file does not exist."""
         try:
             return (self.root / key).read_bytes()
         except FileNotFoundError:
@@ -106,7 +107,7 @@ class LocalStorage:
                 if not item.name.startswith(name):
                     continue
                 if item.is_dir(follow_symlinks=False):
-                    # Skip folders that we may not read, such as "lost+found" on a disk.
+                    # Skip folders that this user may not read, such as "lost+found" on a disk.
                     with suppress(PermissionError):
                         yield from self.list(f"{folder}{item.name}/")
                 else:
@@ -116,17 +117,17 @@ class LocalStorage:
                 yield Entry(folder, (self.root / folder).stat().st_mtime)
 
     def folders(self, key: str) -> Iterator[str]:
-        """Yield the names of the folders in a folder, without listing what these hold."""
+        """Yield the names of the folders in a folder, without listing their contents."""
         with suppress(FileNotFoundError, NotADirectoryError):
             for item in [*os.scandir(self.root / key)]:
                 if item.is_dir(follow_symlinks=False):
                     yield item.name
 
     def delete(self, key: str) -> bool:
-        """Delete a file or an empty folder; return False if it does not exist or is not empty."""
+        """Delete a file or an empty folder; return False if it is missing or not empty."""
         path = self.root / key
         if key.endswith("/"):
-            # The folder may still contain files, or no longer exist.
+            # Ignore errors: the folder may still contain files, or no longer exist.
             with suppress(OSError):
                 path.rmdir()
                 return True
@@ -138,20 +139,20 @@ class LocalStorage:
         return True
 
     def folder(self, key: str) -> LocalFolder:
-        """Return the folder with the files whose keys begin with this key and a slash."""
+        """Return the folder of all files whose keys begin with this key and a slash."""
         return LocalFolder(self.root / key)
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStorage:
-    """The objects below a URL.
+    """The objects in an object store below a URL.
 
-    Endpoint and credentials come from the environment variables of the store's own SDKs. All
-    operations raise a StoreError if the store refuses them, fails or does not answer.
+    The environment variables of the store's own SDK provide the endpoint and the credentials. All
+    methods raise a StoreError if the store refuses a request, fails or does not answer.
 
     Attributes:
         url: the URL, such as "s3://bucket/folder", without a trailing slash.
-        copies: the local copies of objects, which hyperd reads.
+        copies: the local copies of objects, for hyperd to read.
     """
 
     url: str
@@ -160,12 +161,13 @@ class ObjectStorage:
     def put(self, key: str, content: bytes) -> bool:
         """Create an object by a conditional write; return False if the object already exists.
 
-        After a StoreError, the object may exist, or the store may still create it.
+        After a StoreError, the object may exist, or the store may create it later.
         """
         with store_errors("Writing", f"{self.url}/{key}"):
             for pause in _PAUSES:
-                # After a reset or a timeout, the library does not repeat a write, because the
-                # first one may have arrived. Repeat it here: `_create` recognizes its own object.
+                # obstore does not repeat a write after a reset or a timeout, because the first
+                # attempt may have arrived. Repeat the write here: `_create` recognizes its own
+                # object.
                 try:
                     return self._create(key, content)
                 except GenericError:
@@ -173,17 +175,17 @@ class ObjectStorage:
             return self._create(key, content)
 
     def replace(self, key: str, content: bytes) -> None:
-        """Write an object, whether it exists or not."""
+        """Create or replace an object."""
         with store_errors("Writing", f"{self.url}/{key}"):
             obstore.put(store_at(self.url), key, content)
 
     def read(self, key: str) -> bytes | None:
-        """Return the content of an object; None if it does not exist."""
+        """Return the content of an object; None if the object does not exist."""
         return read_object(f"{self.url}/{key}")
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield all objects whose keys begin with a prefix, in no particular order."""
-        # Ask for the folder, and compare the rest of the prefix here: an object store lists only by
+        # List the folder, and compare the rest of the prefix here: an object store lists only by
         # whole parts of a key, up to a slash.
         folder = prefix.rpartition("/")[0]
         with store_errors("Listing", f"{self.url}/{folder}"):
@@ -193,14 +195,14 @@ class ObjectStorage:
                         yield Entry(item["path"], item["last_modified"].timestamp())
 
     def folders(self, key: str) -> Iterator[str]:
-        """Yield the names of the folders in a folder, without listing what these hold."""
+        """Yield the names of the folders in a folder, without listing their contents."""
         with store_errors("Listing", f"{self.url}/{key}"):
             found = obstore.list_with_delimiter(store_at(self.url), key)["common_prefixes"]
         for folder in found:
             yield folder.rstrip("/").rpartition("/")[2]
 
     def delete(self, key: str) -> bool:
-        """Delete an object; return False if it does not exist."""
+        """Delete an object; return False if the object does not exist."""
         url = f"{self.url}/{key}"
         with suppress(FileNotFoundError), store_errors("Deleting", url, may_lack=True):
             obstore.head(store_at(self.url), key)
@@ -209,15 +211,15 @@ class ObjectStorage:
         return False
 
     def folder(self, key: str) -> ObjectFolder:
-        """Return the folder with the objects whose keys begin with this key and a slash."""
+        """Return the folder of all objects whose keys begin with this key and a slash."""
         return ObjectFolder(self.url, key, self.copies)
 
     def _create(self, key: str, content: bytes) -> bool:
         try:
             obstore.put(store_at(self.url), key, content, mode="create")
         except AlreadyExistsError:
-            # A repeated write may find the object of its first attempt. Equal content proves that,
-            # because two writers never have the same content.
+            # A repeated write may find the object of its first attempt. Equal content proves that
+            # the object is ours, because two writers never have the same content.
             return self.read(key) == content
         return True
 
@@ -227,10 +229,10 @@ Storage = LocalStorage | ObjectStorage
 
 @contextmanager
 def _unfinished(path: Path) -> Generator[Path]:
-    """Yield a new path in the folder of a file; at the end, remove what is left at the new path.
+    """Yield a new path in the folder of a file; after the block, remove a file left at this path.
 
     Raises:
-        StoreError: this user may not write there.
+        StoreError: this user may not write to the folder.
     """
     unfinished = path.with_name(f".{uuid4().hex}")
     try:

@@ -19,7 +19,7 @@ from tableau_pipeline.objects.lent import lent_store, names_for_messages
 from tableau_pipeline.objects.local_files import LocalCopies
 
 _SCHEMES = ("s3://", "gs://", "abfss://")
-# The schemes that Hadoop uses for S3.
+# The schemes of Hadoop for S3.
 _CONNECTOR = re.compile("^s3[an]://")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -27,15 +27,15 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 class StoreError(RefreshError):
     """The object store refused a request, failed, or did not answer.
 
-    The store may have carried out a write nevertheless.
+    A failed write may still have taken effect.
     """
 
 
 def store_errors(doing: str, url: str, *, may_lack: bool = False) -> AbstractContextManager[None]:
-    """Turn errors of the library that speaks to the store into `StoreError`.
+    """Within the block, turn errors of obstore into `StoreError`.
 
     Args:
-        doing: what may fail, such as "Reading".
+        doing: the action that may fail, such as "Reading".
         url: the URL of the object or folder.
         may_lack: whether to raise `FileNotFoundError` for a missing object.
 
@@ -48,23 +48,23 @@ def store_errors(doing: str, url: str, *, may_lack: bool = False) -> AbstractCon
 
 
 def is_url(location: str, *, setting: str) -> bool:
-    """Return whether a location is the URL of an object store; if not, it is a path.
+    """Return true for the URL of an object store, and false for a path.
 
     Args:
-        setting: the setting that has this value, such as PIPELINE_DATA_DIR.
+        setting: the setting with this location, such as PIPELINE_DATA_DIR.
 
     Raises:
-        RefusedError: the location is a URL of something else, or a URL that contains more than a
-            bucket and a folder.
+        RefusedError: the location is another kind of URL, or contains more than a bucket and a
+            folder.
     """
     if not _URL.match(location):
         return False
     host = location.partition("://")[2].partition("/")[0]
-    # In a URL of Azure, the container stands before the "@", where other URLs have a user.
+    # In a URL of Azure, the part before the "@" is the container; in other URLs, it is a user.
     host_part = host.replace("@", "", 1) if location.startswith("abfss://") else host
     is_store = location.startswith(_SCHEMES)
-    # Look for credentials first, because the web UI shows refusals. A secret may contain "/", so
-    # the "@" after it may be in the folder. Some clients would take "%" for an escape, others not.
+    # Look for credentials first, because the web UI shows refusals. A secret may contain "/", so an
+    # "@" in the folder may end a secret. Refuse "%", which only some clients take for an escape.
     holds_more = "@" in host_part or (":" in host_part and (is_store or "@" in location))
     if holds_more or (is_store and set("?#%") & set(location)):
         raise SettingError(
@@ -87,7 +87,7 @@ _BEFORE_HOST = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?/*")
 def scheme_and_host(url: str) -> str:
     """Return the scheme and host of a URL, as "https://host"; the URL may be invalid."""
     scheme = _SCHEME.match(url)
-    # A secret may contain any character, even "/", so show nothing before the last "@".
+    # Show nothing before the last "@", because a secret may contain any character, even "/".
     rest = url.rpartition("@")[2] if "@" in url else _BEFORE_HOST.sub("", url)
     return f"{scheme[0].lower() + '://' if scheme else ''}{re.split('[/?#;:]', rest)[0]}"
 
@@ -106,16 +106,16 @@ def bucket_and_key(url: str) -> tuple[str, str]:
 
 @cache
 def store_at(place: Path | str) -> ObjectStore:
-    """Return the store for a folder or URL; the same store each time, to reuse its connections."""
+    """Return the store for a folder or URL; always the same store, to reuse its connections."""
     return open_store(place) if isinstance(place, str) else LocalStore(place, mkdir=True)
 
 
 def _store_of(place: str, key: str) -> ObjectStore:
-    """Return the store at a place, with the credentials for the object or folder with a key."""
+    """Return the store at a place, with the credentials for the object or folder at a key."""
     return lent_store(place, f"{place}/{key}") or store_at(place)
 
 
-# The number of simultaneous downloads. A model usually has several files.
+# The most downloads at a time; a model usually has several files.
 _THREADS = 8
 
 
@@ -133,7 +133,7 @@ class ObjectFolder:
     copies: LocalCopies
 
     def uri(self, name: str) -> str:
-        """Return the URL of a file in this folder, or of a folder in it."""
+        """Return the URL of a file or folder in this folder."""
         return f"{self.url}/{self._key(name)}"
 
     def full_name(self, name: str) -> str:
@@ -141,7 +141,7 @@ class ObjectFolder:
         return self.uri(name)
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the paths of local copies of files; files without a copy are fetched."""
+        """Return the paths of local copies of files; download files without a copy."""
         with ThreadPoolExecutor(_THREADS) as executor:
             paths = tuple(executor.map(self._copy, names))
         self.copies.make_room()
@@ -151,7 +151,8 @@ class ObjectFolder:
         """Return the URLs of the files that do not exist."""
         if not names:
             return []
-        # List all files at once, which takes fewer requests than asking for each file or folder.
+        # List all files together, which takes fewer requests than a request for each file or
+        # folder.
         folder = commonpath(self._key(name).rpartition("/")[0] for name in names)
         with store_errors("Listing", f"{self.url}/{folder}"):
             chunks = obstore.list(_store_of(self.url, folder), folder)
@@ -172,15 +173,15 @@ class ObjectFolder:
 
 
 def read_object(url: str) -> bytes | None:
-    """Return the content of an object; None if it does not exist."""
+    """Return the content of an object; None if the object does not exist."""
     bucket, key = bucket_and_key(url)
     with suppress(FileNotFoundError), store_errors("Reading", url, may_lack=True):
         return bytes(obstore.get(_store_of(bucket, key), key).bytes())
     return None
 
 
-# The bytes to read at first. A footer is rarely larger, and a second request would cost more than
-# these bytes.
+# The bytes to read at first. A footer is rarely larger, and reading too many bytes costs less than
+# a second request.
 _FOOTER = 64 << 10
 
 
@@ -194,11 +195,11 @@ def list_folder(url: str) -> Iterator[str]:
 
 
 def read_footer(url: str) -> tuple[bytes, int]:
-    """Return the end of a Parquet file, with its whole footer, and the size of the file in bytes.
+    """Return the end of a Parquet file with the whole footer, and the bytes of the file.
 
     Raises:
-        FileNotFoundError: there is no such object.
-        StoreError: the store failed.
+        FileNotFoundError: the object does not exist.
+        StoreError: the store failed, or did not answer.
     """
     bucket, key = bucket_and_key(url)
     with store_errors("Reading", url, may_lack=True):

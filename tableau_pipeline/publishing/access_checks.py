@@ -1,4 +1,4 @@
-"""Check what the signed-in user may do on a site, before a refresh fails for lack of a right."""
+"""Check the rights of the signed-in user on a site, before a refresh fails for lack of a right."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ _SKEW_SECONDS, _LAST_DAYS = 60, 14
 
 @dataclass(frozen=True, slots=True)
 class AccessCheck:
-    """The result of a check: `sign` is "ok", "!" or "x"; `remedy` is what to do about it."""
+    """The result of a check: `sign` is "ok", "!" or "x"; `remedy` says what the user can do."""
 
     sign: str
     topic: str
@@ -34,7 +34,7 @@ class AccessCheck:
 def check_result(
     topic: str, text: str, *, is_fine: object, sign: str = "x", remedy: str = ""
 ) -> AccessCheck:
-    """Return a result: with "ok" if `is_fine` is true, else with this sign and remedy."""
+    """Return a result: if `is_fine` is true, with the sign "ok"; else with `sign` and `remedy`."""
     return AccessCheck("ok", topic, text) if is_fine else AccessCheck(sign, topic, text, remedy)
 
 
@@ -42,7 +42,7 @@ def check_result(
 def collecting_errors(
     found: list[AccessCheck], topic: str, sign: str = "x", remedy: str = ""
 ) -> Generator[None]:
-    """Add an error that the block raises to `found`, so that the other checks still run."""
+    """Catch an error of the block and add it to `found`, so that the remaining checks still run."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - any error is a result
@@ -59,7 +59,7 @@ def add_checks(
 
 
 def on_site(site: TableauSite) -> Iterator[AccessCheck]:
-    """Check what all data sources depend on: the server, its clock, the user."""
+    """Check the server, its clock, and the user: all data sources depend on these."""
     product = getattr(site.tsc.server_info.get(), "product_version", "?")
     yield AccessCheck("ok", "server", f"{site.url}: Tableau {product}, REST {site.tsc.version}")
     if not re.match(r"http://(127\.|localhost|\[::1\])", site.url):
@@ -86,7 +86,7 @@ def on_site(site: TableauSite) -> Iterator[AccessCheck]:
 
 def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
     """Check when this personal access token expires, if the server reports it."""
-    # Do not list tokens for a user who signs in without one: the user may lack the right.
+    # List tokens only for a user who signs in with a token: other users may lack the right.
     if name and (ends := site.token_ends().get(name)):
         days, remedy = (ends - site.now()).days, "make a new one under My Account Settings"
         text = f"{name} ends in {days} days, at {ends:%Y-%m-%d}; earlier, if unused for 15 days"
@@ -94,7 +94,7 @@ def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
 
 
 def on_upload(site: TableauSite) -> Iterator[AccessCheck]:
-    """Check that a file as large as the largest update can be uploaded."""
+    """Check that a file of the size of the largest update can be uploaded."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "doctor.hyper"
         file.touch()
@@ -121,7 +121,7 @@ def on_projects(site: TableauSite, declared: Iterable[Declaration]) -> Iterator[
 
 
 def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkpoint) -> None:
-    """Check what this user may do with a published data source."""
+    """Check the rights of this user on a published data source."""
     name, luid = checkpoint.name, checkpoint.luid or ""
     with collecting_errors(found, f"read {name}"):
         remote = site.find_by_luid(luid)

@@ -1,4 +1,4 @@
-"""Explain why a connection to a server fails: certificates, TLS, and a proxy in between."""
+"""Explain failed connections to a server: problems of certificates, of TLS and of a proxy."""
 
 import os
 import re
@@ -13,15 +13,14 @@ from urllib3.exceptions import NameResolutionError, ProxySchemeUnknown
 from tableau_pipeline.errors import SettingError
 
 OWN_BUNDLE = "TABLEAU_CA_BUNDLE"
-# Without OWN_BUNDLE, requests trusts the bundle in the first of these variables that is set.
+# If OWN_BUNDLE is not set, requests trusts the bundle in the first of these variables that is set.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-# Error codes of OpenSSL (x509_vfy.h). _OTHER_HOST has one code for a host name, and
-# one for an IP address.
+# Error codes of OpenSSL (x509_vfy.h). _OTHER_HOST has two codes: for a host name, and for an IP
+# address.
 _EXPIRED, _NOT_YET, _OTHER_HOST = 10, 9, (62, 64)
 _UNTRUSTED = (18, 19, 20, 21)
 _CLOCK = "or set the clock of this machine, if it is wrong"
-# The reasons that OpenSSL gives for an answer without TLS; newer releases give
-# RECORD_LAYER_FAILURE.
+# OpenSSL's reasons for an answer without TLS. RECORD_LAYER_FAILURE is the reason in newer releases.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 _OLD_TLS = frozenset({"UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"})
 _VARIABLES: Mapping[str, str] = MappingProxyType({"http": "HTTP_PROXY", "https": "HTTPS_PROXY"})
@@ -32,15 +31,15 @@ def check_bundle(bundle: Path | None, url: str) -> None:
     """Check that the certificates to trust can be read.
 
     Args:
-        bundle: a file, or a folder in the form that OpenSSL expects; None for the bundle that the
-            environment names.
+        bundle: a file, or a folder in OpenSSL's form; None for the bundle that the environment
+            names.
         url: the URL of the server.
 
     Raises:
-        RefusedError: the bundle contains no certificate that can be read.
+        RefusedError: the bundle contains no readable certificate.
     """
     name, path = OWN_BUNDLE, bundle
-    # The environment's bundle is for all programs, so ignore it if this server has no TLS.
+    # Ignore the environment's bundle if this server has no TLS: the bundle is for all programs.
     if path is None and url.startswith("https"):
         name = next((variable for variable in _BUNDLES if os.environ.get(variable)), "")
         path = Path(os.environ[name]) if name else None
@@ -72,7 +71,7 @@ def _wrong_with(content: bytes, path: Path) -> str:
 
 
 def connection_problem(error: Exception, url: str) -> str | None:
-    """Return why there is no connection, and what to do; None if the error has another cause.
+    """Return why a connection failed, and the remedy; None if the error has another cause.
 
     Args:
         url: the URL of the server.
@@ -125,7 +124,7 @@ def _wrong_with_tls(error: ssl.SSLError, url: str) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, then the errors that urllib3 and requests have wrapped in it."""
+    """Yield an error, and then the errors that urllib3 and requests have wrapped in this error."""
     seen: list[BaseException] = []
     waiting = [error]
     while waiting:
@@ -139,9 +138,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _proxy_of(url: str) -> str | None:
-    """Return the proxy for a URL without user and password, and the setting that names it.
+    """Return the proxy for a URL, and the setting that names the proxy; hide user and password.
 
-    Return None if requests to the URL use no proxy.
+    Return None if requests to the URL go without a proxy.
     """
     proxy = requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url))
     if not proxy:

@@ -1,7 +1,8 @@
 """Count published rows on the server, with its VizQL Data Service.
 
-If the server counts the expected number of rows, they are there. Any other number proves nothing:
-filters of the data source and the rights of the user hide rows, and caches may be outdated.
+If the server counts the expected number of rows, no rows are missing. Any other number proves
+nothing: filters of the data source and the rights of the user may hide rows, and caches may be
+outdated.
 """
 
 import re
@@ -18,12 +19,12 @@ from tableau_pipeline.publishing.errors import SESSION_GONE
 from tableau_pipeline.publishing.http import WireAdapter
 from tableau_pipeline.publishing.retries import CountedRetry
 
-# The service has paths, errors and a version of its own. It does not report the version, so a
-# request that needs a newer version fails with `NotUnderstoodError`. The service accepts sessions
-# of the REST API.
+# The VizQL Data Service has its own paths, errors and version, but accepts sessions of the REST
+# API. The service does not report its version, so a request that needs a newer version fails with
+# `NotUnderstoodError`.
 _BASE = "api/v1/vizql-data-service"
-# All requests only read, so they may be repeated; but not after 429, which says that the budget for
-# an hour is used up.
+# Repeat failed requests, because all requests only read. Do not repeat a request after 429, which
+# means that the budget for an hour is used up.
 _RETRY: Mapping[str, Any] = {
     "total": 3,
     "allowed_methods": {"POST"},
@@ -32,9 +33,9 @@ _RETRY: Mapping[str, Any] = {
     "raise_on_status": False,
     "respect_retry_after_header": False,
 }
-# With these codes, the service says that it does not know a key of the body, a formula or a field.
+# The codes with which the service rejects an unknown key of the body, formula or field.
 _NOT_UNDERSTOOD = frozenset({"400800", "400802", "400803", "404934", "404935", "501000"})
-# This code says that the budget of queries for an hour is used up.
+# The code that means that the budget of queries for an hour is used up.
 _SPENT = "429000"
 _REMEDIES = {
     "403800": "this user needs the capability API Access on the data source",
@@ -42,32 +43,32 @@ _REMEDIES = {
     "404950": "the server is too old for that",
     _SPENT: "the site's budget of queries is spent",
 }
-# Some versions answer a query over no rows with this error code.
+# The error code with which some versions answer a query over no rows.
 _EMPTY = "500810"
 
 
 class NotUnderstoodError(RefreshError):
-    """The service, or this version of it, does not understand the request."""
+    """This version of the service does not understand the request."""
 
 
 class NoServiceError(RefreshError):
-    """The service does not exist, or answers no request for any data source for now."""
+    """The service does not exist, or does not answer requests for any data source at present."""
 
 
 def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     """Send a request to an endpoint of the service, and return its answer.
 
     Raises:
-        NotUnderstoodError: the request itself was refused.
+        NotUnderstoodError: this version of the service does not understand the request.
         NoServiceError: the service does not exist, or its budget is used up.
-        RefreshError: the service answered with another error.
+        RefreshError: the service answered with any other error.
         requests.RequestException: the service did not answer.
         TSC.FailedSignInError: the session has ended, or does not include the service.
     """
     base = f"{tsc.server_address}/{_BASE}/"
     session = tsc.session
-    # Requests to the service share secrets, time limits and the budget with requests to the REST
-    # API, but have their own rules for retries.
+    # Requests to the service have their own rules for retries. They share secrets, time limits and
+    # the budget with requests to the REST API.
     adapter = cast(WireAdapter, session.get_adapter(base))
     wire = adapter.wire
     if adapter.is_rest:
@@ -82,12 +83,13 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     try:
         answer = response.json()
     except (LookupError, RecursionError, requests.JSONDecodeError) as error:
-        # Gateways answer in HTML; servers without the service answer with their web page.
+        # A gateway answers in HTML. A server without the service answers with its web page.
         raise NoServiceError(
             f"no answer of a VizQL Data Service, but status {response.status_code} and "
             f"{wire.excerpt(response.content)}"
         ) from error
-    # An error after the first row comes at the end of a body whose status is 200.
+    # If an error occurs after the first row, the status is 200, and the error is at the end of the
+    # body.
     error = answer if not response.ok else answer.get("error") if isinstance(answer, dict) else None
     if error is None:
         return answer
@@ -105,16 +107,16 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     raise NotUnderstoodError(text) if code in _NOT_UNDERSTOOD else RefreshError(text)
 
 
-# The name that a query gives to the number; the service would refuse the name of an existing field.
+# The name of the number in a query, which must not be the name of an existing field.
 _ALIAS = "tableau_pipeline_count"
 
 
 def count_rows(
     tsc: TSC.Server, luid: str, keys: Mapping[str, str | None], *, fresh: bool
 ) -> dict[str, int]:
-    """Return the number of rows of each table; the keys are table names."""
+    """Return the number of rows of each table in `keys`; the keys of the result are table names."""
     fields, tables = _fields_and_tables(tsc, luid)
-    # If one table is asked for, and the data source has only one, do not compare their names.
+    # If one table is asked for and the data source has one table, do not compare the names.
     alone = len(keys) == 1 and len(tables) < 2
     ids = dict.fromkeys(keys, next(iter(tables), None))
     if tables and not alone:
@@ -129,30 +131,31 @@ def count_rows(
 def count_all(tsc: TSC.Server, luid: str) -> dict[str, int]:
     """Return the number of rows of each table; the keys are names of tables in the service.
 
-    A data source of one table takes two requests. Several tables require version 2026.1.
+    A data source with one table takes two requests. Several tables require version 2026.1.
 
     Raises:
-        RefreshError: the rows of a table cannot be counted, or `ask` raised the error.
+        RefreshError: the rows of a table cannot be counted; or an error of `ask`.
     """
     fields, tables = _fields_and_tables(tsc, luid)
     counted = {}
     for table in sorted(tables) or [None]:
         name = _ID_SUFFIX.sub("", table) if table else "its table"
         formulas = _formulas(fields, name, None, table=table, alone=len(tables) < 2)
-        # The supposed suffix of an id may be part of a name: keep it if names differ only in it.
+        # The supposed suffix of an id may be part of the table's name. If names differ only in the
+        # suffix, keep it.
         name = table if table and name in counted else name
         counted[name] = _first_understood(tsc, luid, name, formulas, fresh=False)
     return counted
 
 
-# The suffix of an id after the name of its table: see `_ids`.
+# The suffix of an id, which follows the name of the table; see `_ids`.
 _ID_SUFFIX = re.compile(r"( \(.*\))?_[0-9A-Fa-f]{8,32}$")
 
 
 def _fields_and_tables(
     tsc: TSC.Server, luid: str
 ) -> tuple[Sequence[Mapping[str, Any]], Collection[str]]:
-    """Return the fields of a data source, and the ids of its tables if the server reports them."""
+    """Return the fields of a data source, and the ids of its tables, if the server reports ids."""
     answer = ask(tsc, "read-metadata", {"datasource": {"datasourceLuid": luid}})
     try:
         fields = [{str(key): value for key, value in field.items()} for field in answer["data"]]
@@ -166,7 +169,7 @@ def _fields_and_tables(
 def _first_understood(
     tsc: TSC.Server, luid: str, name: str, formulas: Mapping[str, bool], *, fresh: bool
 ) -> int:
-    """Return the value of the first of these formulas that the service understands."""
+    """Return the value of the first formula that the service understands."""
     refused: object = "no column that could be counted is known"
     for formula, by_id in formulas.items():
         try:
@@ -181,10 +184,10 @@ def _ids(
 ) -> dict[str, str]:
     """Return the id of each table; the keys are names of tables.
 
-    An id begins with the name that the table had when it got the id. Desktop has written
-    "orders (Extract.orders)_<32 digits>" for files of Hyper, "orders_<32 digits>" for others, and
-    the shorter "pp-2025.csv_35B9C215". If not exactly one id fits, compare the captions of
-    tables, which users may edit.
+    An id begins with the name that the table had when the id was made. Tableau Desktop has written
+    "orders (Extract.orders)_<32 digits>" for files of Hyper, "orders_<32 digits>" for other files,
+    and also the shorter form "pp-2025.csv_35B9C215". If no id fits, or several fit, compare the
+    captions of tables. Captions come second because users may edit them.
 
     Raises:
         RefreshError: a name matches no table, or several.
@@ -226,7 +229,7 @@ def _formulas(
     table: str | None,
     alone: bool,
 ) -> dict[str, bool]:
-    """Return formulas that count a table exactly, and whether each contains the table's id.
+    """Return formulas that count a table exactly; True marks a formula with the table's id.
 
     Args:
         table: the id of the table; None if the server reports no ids.
@@ -240,27 +243,28 @@ def _formulas(
         and (table is None or field.get("logicalTableId") == table)
     }
     formulas: dict[str, bool] = {}
-    # Every version of the service can count a column without NULL. If another table has a column of
-    # the same name, the service appends the name of the table to the name of the field.
+    # Count a column without NULL, as every version of the service can. If another table has a
+    # column of the same name, the service appends the name of the table to the name of the field.
     if key and (caption := captions.get(key) or captions.get(f"{key} ({name})")):
         formulas[f"COUNT({bracketed(caption)})"] = False
-    # The service understands this formula since 2026.1.
+    # The service understands this formula since version 2026.1.
     if table:
         formulas[f"COUNT({bracketed(table)})"] = True
-    # Use this formula only for a single table: among several, Tableau does not document which table
-    # it counts.
+    # Use this formula only for a single table: for several tables, Tableau does not document the
+    # result.
     if alone and captions:
         formulas[f"SUM(IIF(ISNULL({bracketed(min(captions.values()))}), 1, 1))"] = False
     return formulas
 
 
 def _query_count(tsc: TSC.Server, luid: str, formula: str, *, by_id: bool, fresh: bool) -> int:
-    """Ask for a calculation over all rows; return its value, which is a number of rows."""
+    """Ask for a calculation over all rows that counts rows; return the count."""
     body: dict[str, Any] = {
         "datasource": {"datasourceLuid": luid},
         "query": {"fields": [{"fieldCaption": _ALIAS, "calculation": formula}]},
     }
-    # A version that does not know an option refuses the request: send only options that we need.
+    # Send an option only if it is needed: a version that does not know the option refuses the
+    # request.
     options = {"interpretFieldCaptionsAsFieldNames": True} if by_id else {}
     answer = None
     if fresh:
@@ -272,14 +276,14 @@ def _query_count(tsc: TSC.Server, luid: str, formula: str, *, by_id: bool, fresh
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list) or len(rows) > 1:
         raise RefreshError("the answer of the VizQL Data Service is not one row")
-    # If there are no rows to count, the answer has no row, or a sum that is NULL.
+    # For a table without rows, the answer has no row, or a sum that is NULL.
     if not rows:
         return 0
     try:
         number = rows[0][_ALIAS]
     except (KeyError, TypeError) as error:
         raise RefreshError(f"the answer of the VizQL Data Service lacks {error}") from error
-    # A count may be a number with a decimal point, which loses digits beyond 2^53.
+    # A count may have a decimal point; accept it up to 2^53, as such numbers lose digits above.
     if isinstance(number, float) and number.is_integer() and abs(number) < 2**53:
         return int(number)
     if number is None or (isinstance(number, int) and not isinstance(number, bool)):

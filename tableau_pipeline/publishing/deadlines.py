@@ -1,8 +1,8 @@
-"""Limits of time and size: for a connection, for all of an answer, and for a download.
+"""Limit the time of a connection, the time of a whole answer, and the size of a download.
 
-requests and urllib3 limit the time for each piece of an answer, but not the time for all of it. To
-limit both, this module uses internals of urllib3 and http.client, which
-`tableau_pipeline_tests/publishing/test_deadlines.py` tries.
+requests and urllib3 limit the time for each piece of an answer, but not the time for the whole
+answer. To limit both, this module uses internals of urllib3 and http.client;
+`tableau_pipeline_tests/publishing/test_deadlines.py` tests these internals.
 """
 
 import io
@@ -22,7 +22,7 @@ from tableau_pipeline.rendering import megabytes
 
 
 class _InTime(io.RawIOBase):
-    """Reads from a socket; the socket's time limit for a piece then limits the whole answer."""
+    """Reads from a socket; applies the socket's time limit to the whole answer."""
 
     def __init__(self, received: io.RawIOBase, sock: Any) -> None:
         self._received, self._sock = received, sock
@@ -55,15 +55,15 @@ class _Timed(HTTPConnection):
     def connect(self) -> None:
         seconds, self.timeout = self.timeout, _CONNECT_SECONDS
         super().connect()
-        # The connection is made: from here on, use the time limit for sending a body.
+        # Now that the connection is made, use the time limit for sending a body.
         connected: Any = self.sock
         connected.settimeout(seconds)
         self.timeout = seconds
 
     def getresponse(self) -> Any:
         response = super().getresponse()
-        # Before another attempt, urllib3 would read the answer to its end, which may never come.
-        # Let urllib3 close the answer instead.
+        # Let urllib3 close the answer before another attempt. By default, it would read the answer
+        # to the end, which may never come.
         response.drain_conn = response.close
         return response
 
@@ -73,7 +73,7 @@ class _TimedTLS(_Timed, HTTPSConnection):
 
 
 class TimedPool(HTTPConnectionPool):
-    """Connections that limit the time for all of an answer."""
+    """Connections that limit the time for a whole answer."""
 
     ConnectionCls: Any = _Timed
 
@@ -84,13 +84,13 @@ class _TLSPool(HTTPSConnectionPool):
 
 POOLS: Any = {"http": TimedPool, "https": _TLSPool}
 _CONNECT_SECONDS = 30
-# The most bytes of an answer. A page of 1,000 data sources has less than two million bytes.
+# The most bytes of an answer. A page of 1,000 data sources takes less than two million bytes.
 _ANSWER = 8 * 10**6
 _DOWNLOAD: ContextVar[int] = ContextVar("download", default=_ANSWER)
 
 
 def largest_body(*, is_file: bool) -> int:
-    """Return the most bytes of a downloaded file, or of another answer."""
+    """Return the most bytes of a downloaded file, or of any other answer."""
     return _DOWNLOAD.get() if is_file else _ANSWER
 
 
@@ -105,7 +105,7 @@ def downloads_up_to(size: int) -> Generator[None]:
 
 
 class LimitedBody:
-    """The body of an answer, limited in size; urllib3's body provides all other attributes."""
+    """The body of an answer with a limited size; urllib3's body provides all other attributes."""
 
     def __init__(self, raw: Any, *, limit: int, seconds: float) -> None:
         self._raw, self._limit, self._seconds = raw, limit, seconds

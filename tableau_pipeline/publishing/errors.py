@@ -1,4 +1,4 @@
-"""Translate errors of the server and of TSC into ours, with messages that name the remedy."""
+"""Translate errors of the server and of TSC into our errors, with messages that name the remedy."""
 
 import re
 import traceback
@@ -36,15 +36,15 @@ class BadAnswerError(requests.RequestException):
 
 
 class TooBusyError(BadAnswerError):
-    """A request was turned away because there were too many, and not carried out."""
+    """The server did not carry out a request, because there were too many requests."""
 
 
 class TooLargeError(BadAnswerError):
-    """A request was refused because of its size, and not carried out."""
+    """The server did not carry out a request, because the request was too large."""
 
 
 SIGN_IN_REFUSED = "401001"
-# A refused upload has the same code as a refused update, but another remedy.
+# The remedies for a refused upload, which has the same code as a refused update.
 UPLOAD_REMEDIES = MappingProxyType(
     {"403004": "This user may not upload: it needs a Creator or Explorer (can publish) site role"}
 )
@@ -65,7 +65,7 @@ MOVE_REMEDIES = MappingProxyType(
         "or project",
     }
 )
-# Capabilities: the keys are names in the REST API, the values are the names that users see.
+# Capabilities: the keys are names in the REST API, and the values are the names that users see.
 _CAPABILITIES = MappingProxyType(
     {
         "Read": "View",
@@ -80,7 +80,7 @@ _CAPABILITIES = MappingProxyType(
         "ChangePermissions": "Set Permissions",
     }
 )
-# A capability in a message of the server; names that are ordinary words count only in quotes.
+# A capability in a message of the server. A name that is an ordinary word counts only in quotes.
 _CAPABILITY = re.compile(
     r"""['"\u2018\u201c](Read|Connect|Write|Delete)['"\u2019\u201d]"""
     r"|\b(ExportXml|SaveAs|VizqlDataApiAccess|ExtractRefresh|ChangeHierarchy|ChangePermissions)\b"
@@ -108,8 +108,8 @@ _REMEDIES = {
     "404020": "It does not have this connection, or no longer has it",
     "429000": "The server is too busy: run again later, or less often",
 }
-# What TSC raises if parts of an answer are missing or invalid. `ParseError` and the errors of
-# `defusedxml` are subclasses of these types.
+# The errors that TSC raises if parts of an answer are missing or invalid. `ParseError` and the
+# errors of `defusedxml` are subclasses of these types.
 UNREADABLE = (
     ArithmeticError,
     AttributeError,
@@ -121,7 +121,7 @@ UNREADABLE = (
 )
 SESSION_GONE = frozenset({"401000", "401002"})
 _NO_TABLEAU = f"{{url}} does not answer like a Tableau Server. {IS_IT_RIGHT}"
-# Types of errors, each with a message; the first type that matches counts.
+# Types of errors, each with a message; the first type that matches determines the message.
 _TEMPLATES: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], str]] = (
     (
         InternalServerError,
@@ -152,7 +152,7 @@ _ANOTHER_TRY_HELPS = {"404015", "429000"}
 
 
 class SignInError(NotAcceptedError):
-    """The server accepts neither the session nor a new one, and did not carry out the call."""
+    """The server accepts neither the session nor a new session, and did not carry out the call."""
 
 
 @contextmanager
@@ -163,20 +163,21 @@ def translate_errors(
     hide: Callable[[str], str],
     remedies: Mapping[str, str] = _NO_REMEDIES,
 ) -> Generator[None]:
-    """Turn the errors of TSC into ours.
+    """Within the block, turn the errors of TSC into our errors.
 
     Args:
-        doing: what the block does, such as 'Publishing "Sales"'; messages append "failed".
-        hide: removes secrets from a text of the server, and shortens the text.
+        doing: the action of the block, such as 'Publishing "Sales"'; messages append "failed".
+        hide: a function that removes secrets from a text of the server, and shortens the text.
         remedies: additional remedies; the keys are the server's error codes.
 
     Raises:
         RefusedError: the server refused the call; nothing happened.
-        NotAcceptedError: the same, but another run may succeed.
-        SignInError: the server does not accept the session; nothing happened.
-        UnreachableError: the server failed or did not answer; the outcome is not known.
-        RefreshError: the server's answer cannot be read; the outcome is not known.
-        Exception: unchanged, if our own code raised it.
+        NotAcceptedError: the server refused the call and nothing happened, but another run may
+            succeed.
+        SignInError: the server did not accept the session; nothing happened.
+        UnreachableError: the server failed or did not answer; the outcome is unknown.
+        RefreshError: the server's answer cannot be read; the outcome is unknown.
+        Exception: our own code raised this exception; it is passed on unchanged.
     """
     try:
         yield
@@ -194,7 +195,7 @@ def translate_errors(
         if _is_our_fault(error):
             raise
         template = next((text for kind, text in _TEMPLATES if isinstance(error, kind)), "{said}")
-        # Hide the query of a redirect's address, which may contain secrets.
+        # Hide the query in the address of a redirect, because the query may contain secrets.
         details = hide(_QUERY.sub("?...", str(error)))
         message = connection_problem(error, url) or template.format(
             url=url, error=error, said=details, kind=type(error).__name__
@@ -213,7 +214,7 @@ def _type_without_refusal(error: Exception) -> type[RefreshError]:
 
 
 def _is_our_fault(error: Exception) -> bool:
-    """Whether our own code, not TSC, raised an error that looks like an unreadable answer."""
+    """Whether our own code, and not TSC, raised an error of a type in `UNREADABLE`."""
     if not isinstance(error, UNREADABLE) or isinstance(error, requests.RequestException):
         return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -221,7 +222,7 @@ def _is_our_fault(error: Exception) -> bool:
 
 
 def _cause_if_safe(error: Exception, hide: Callable[[str], str]) -> Exception | None:
-    """Return an error, to be the cause of ours; None if its traceback would show hidden text."""
+    """Return an error as the cause of ours; None if its traceback would show hidden text."""
     text = "".join(traceback.format_exception_only(error))
     for cause in (error.__cause__, error.__context__):
         text += "".join(traceback.format_exception(cause)) if cause else ""
@@ -235,8 +236,9 @@ def _response_error(
     remedies: Mapping[str, str],
     hide: Callable[[str], str],
 ) -> RefreshError:
-    """Return our error for an error response of the server or of a proxy."""
-    # Tableau's codes have six digits; a response without such a code comes from a proxy in between.
+    """Return our error for an error response from the server or a proxy."""
+    # A response without a code of six digits, as Tableau's codes have, comes from a proxy in
+    # between.
     if not re.fullmatch("[0-9]{6}", error.code or ""):
         return RefreshError(f"{doing} failed: {_NO_TABLEAU.format(url=url)}")
     details = hide(f"{error.summary}: {error.detail}")
@@ -257,13 +259,15 @@ def _response_error(
     )
 
 
-# These codes say that another job, an extract refresh or a data update, changes the data source.
+# The codes that mean that another job is changing the data source: an extract refresh or a data
+# update.
 _BUSY = frozenset({"409093", "409094"})
 _OWNER = (
     "Only the owner of a data source may update it, and needs View and Overwrite, too: make this "
     "user the owner, or declare `owner`"
 )
-# Why a data source takes no updates, from this user or from anyone. Keys: the server's codes.
+# The reasons why a data source takes no updates, from this user or from any user; the keys are the
+# server's codes.
 _NO_UPDATES = {
     "403004": _OWNER,
     "403032": _OWNER,
@@ -275,10 +279,10 @@ _NO_UPDATES = {
 def update_refused(
     error: TSC.ServerResponseError, luid: str, hide: Callable[[str], str]
 ) -> RefreshError | None:
-    """Return our error if the data source takes no updates, either now or ever; else None.
+    """Return our error if the data source takes no updates now, or never does; None otherwise.
 
     Args:
-        hide: removes secrets from a text of the server, and shortens the text.
+        hide: a function that removes secrets from a text of the server, and shortens the text.
     """
     details = hide(f"{error.code} {error.summary}: {error.detail}").removesuffix(".")
     if reason := _NO_UPDATES.get(error.code):

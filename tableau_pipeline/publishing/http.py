@@ -1,4 +1,4 @@
-"""HTTP sessions with one server: where requests may go, and what counts as an answer."""
+"""Make HTTP sessions with one server, which check the target of requests and their answers."""
 
 import html
 import logging
@@ -45,16 +45,17 @@ def server_address(url: str) -> str:
     """Return the URL of the server without a trailing slash.
 
     Raises:
-        RefusedError: the URL holds credentials, lacks http:// or https://, or is not valid.
+        RefusedError: the URL contains credentials, lacks http:// or https://, or is invalid.
     """
-    # Accept no credentials, because messages, records and the web UI show the URL.
+    # Refuse credentials, because messages, records and the web UI show the URL.
     if not set("@?#") & set(url):
         with suppress(LocationParseError):
             parts = parse_url(url)
             if parts.scheme in _PORTS and parts.host:
-                # Checkpoints name the server by this text; a slash would make it another server.
+                # Remove the slash: checkpoints record this text, and a different text means another
+                # server.
                 scheme, _, place = url.partition("://")
-                # Use lower case, because the client library mistakes HTTPS for the name of a host.
+                # Use lower case, because TSC mistakes HTTPS in capitals for the name of a host.
                 return f"{scheme.lower()}://{place}".rstrip("/")
     raise SettingError(
         f"TABLEAU_SERVER_URL ({scheme_and_host(url)}) is not the address of a server alone: set it "
@@ -67,13 +68,14 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port."""
+    """Return the scheme, the host and the port of a URL."""
     parts = parse_url(url)
     scheme = parts.scheme or ""
     return scheme, parts.host, parts.port or _PORTS.get(scheme)
 
 
-# Values to hide in what came instead of an answer, such as the session of a proxy or a new token.
+# Values to hide in a text that came instead of an answer. A value may be the session of a proxy, or
+# a new token.
 _VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
 _LONGEST, _EXCERPT = 1500, 160
 _LOG = logging.getLogger(__name__)
@@ -81,14 +83,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What all requests of a session share.
+    """The state that all requests of a session share.
 
     Attributes:
-        url: the URL of the server; no other server gets requests.
+        url: the URL of the server; all requests go to this server.
         times: the time limits of requests, and the pauses before retries.
-        log: receives a message for every repeated request and every wait.
+        log: the logger for a message about each repeated request and each wait.
         secrets: the secrets that were sent, which the server may quote in its answers.
-        budget: how many requests were sent, and how many may be sent.
+        budget: the number of requests that were sent, and the number that may be sent.
     """
 
     url: str
@@ -98,10 +100,11 @@ class Wire:
     budget: RequestBudget = field(default_factory=RequestBudget)
 
     def check(self, url: str | None) -> None:
-        """Check that a request goes to this server, but let it change from http to https.
+        """Check that a request goes to this server; it may change from http to https.
 
         Raises:
-            BadAnswerError: the request goes to another server, which would get the secrets in it.
+            BadAnswerError: the request goes to another server, which would get the secrets in the
+                request.
         """
         own, to = _origin(self.url), _origin(url or "")
         if to != own and (own[:2], to[:2]) != (("http", own[1]), ("https", own[1])):
@@ -125,15 +128,16 @@ class Wire:
         return text
 
     def message(self, text: str) -> str:
-        """Return a message of the server without the secrets; cut off its end if it is too long."""
+        """Return a message of the server without the secrets; shorten a long message."""
         hidden = self.hide(text)
         return hidden if len(hidden) <= _LONGEST else f"{hidden[:_LONGEST]}..."
 
     def excerpt(self, body: bytes) -> str:
-        """Return the beginning of something that came instead of an answer."""
+        """Return the beginning of a body that came instead of an answer."""
         if not body:
             return "nothing"
-        # A secret may begin in the shown text and end after it, so search more than is shown.
+        # Search more text than is shown, because a secret may begin in the shown text and end after
+        # it.
         text = self.hide(body[: 2**16].decode("utf-8", "replace"))
         shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         shown = _VALUE.sub(r"\1...", shown)
@@ -142,8 +146,8 @@ class Wire:
 
 # An error in Tableau's own format, with a code of six digits.
 _TABLEAU_ERROR = re.compile(rb"""<(\w+:)?error\b[^>]*\bcode=["'][0-9]{6}["']""")
-# What the answer to each request must contain. If that is missing, the client library assumes an
-# empty list, or fails.
+# The elements that the answer to each request must contain. If such an element is missing, TSC
+# assumes an empty list, or fails.
 _NAMESPACE = {"": "http://tableau.com/api"}
 _ITEM = "sites/[^/]+/datasources/[^/]+"
 _NEEDED = [
@@ -178,20 +182,20 @@ class WireAdapter(HTTPAdapter):
         self.wire, self.is_rest = wire, is_rest
 
     def init_poolmanager(self, *args: Any, **settings: Any) -> None:
-        """Use connections with a time limit."""
+        """Use connections that limit the time of answers."""
         super().init_poolmanager(*args, **settings)
         self.poolmanager.pool_classes_by_scheme = POOLS
 
     def proxy_manager_for(self, proxy: str, **settings: Any) -> Any:
-        """Use connections with a time limit to a proxy."""
+        """Use connections to a proxy that limit the time of answers."""
         manager = super().proxy_manager_for(proxy, **settings)
-        # For SOCKS proxies, keep the special connections that they need.
+        # Keep the special connections to SOCKS proxies.
         if proxy.lower().startswith("http"):
             manager.pool_classes_by_scheme = POOLS
         return manager
 
     def close(self) -> None:
-        """Close all connections, which urllib3 would leave to the garbage collector."""
+        """Close all connections, because urllib3 would leave them to the garbage collector."""
         for manager in (self.poolmanager, *self.proxy_manager.values()):
             for key in manager.pools.keys():  # noqa: SIM118 - urllib3 forbids iterating over them
                 manager.pools[key].close()
@@ -200,13 +204,14 @@ class WireAdapter(HTTPAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **settings: Any
     ) -> requests.Response:
-        """Send one request; each attempt, and the answer up to its end, has a time limit.
+        """Send a request; each attempt has a time limit, which includes reading the whole answer.
 
         Raises:
-            BadAnswerError: the request would go to another server; the answer is not Tableau's, too
-                large or too late; or the server is too busy, or refused a repeated update.
+            BadAnswerError: the request would go to another server; the answer does not come from
+                Tableau, is too large or comes too late; the server is too busy; or it refused a
+                repeated update.
             TooBusyError: the server or a gateway turned the request away.
-            TooLargeError: something on the way does not let a request of this size through.
+            TooLargeError: the server or a proxy does not let a request of this size through.
             BudgetSpentError: the session may send no more requests.
         """
         wire, streams = self.wire, bool(settings.get("stream"))
@@ -222,7 +227,7 @@ class WireAdapter(HTTPAdapter):
             response = super().send(request, *args, **settings)
         except requests.RequestException as error:
             cause: Any = error.args[0] if error.args else None
-            # After several attempts, `cause.reason` is the error of the last one.
+            # After several attempts, `cause.reason` is the error of the last attempt.
             if isinstance(getattr(cause, "reason", cause), ReadTimeoutError):
                 raise too_late(seconds) from error
             raise
@@ -232,7 +237,7 @@ class WireAdapter(HTTPAdapter):
         try:
             if is_file:
                 self._check_file(response)
-            # `content` reads the body.
+            # Reading `content` reads the whole body.
             elif response.content is not None and self.is_rest:
                 self._check_answer(response)
         except BaseException:
@@ -244,12 +249,13 @@ class WireAdapter(HTTPAdapter):
         if "Content-Disposition" not in response.headers:
             body = next(response.iter_content(4096), b"")
             raise self._no_answer(f"no file came, but {self.wire.excerpt(body)}")
-        # TSC would read all of an answer that has another type, to log it as a text.
+        # Set the type of a file: TSC would read an answer of any other type completely, to log it
+        # as text.
         response.headers["Content-Type"] = "application/octet-stream"
 
     def _check_answer(self, response: requests.Response) -> None:
         request, status = response.request, response.status_code
-        # Whether an earlier attempt was left unanswered, or answered only by a gateway.
+        # True if an earlier attempt got no answer, or only the answer of a gateway.
         may_have_arrived = any(
             past.error is not None or past.status in GATEWAY_FAILED
             for past in response.raw.retries.history
@@ -260,7 +266,7 @@ class WireAdapter(HTTPAdapter):
                 f"did not answer, and answered {status} when asked again. It may have received the "
                 "first request; the next run finds out what it did."
             )
-        # Check this status here: TSC does not keep it if a proxy answers in a format of its own.
+        # Check the status here, because TSC does not keep it if a proxy answers in its own format.
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             raise TooLargeError(
                 "lets no requests of this size through, or a proxy in front of it does not. Raise "
@@ -278,10 +284,10 @@ class WireAdapter(HTTPAdapter):
             self._check_content(str(request.method), request.path_url, response.content)
 
     def _check_content(self, method: str, path: str, body: bytes) -> None:
-        """Check that an answer has what was asked for."""
+        """Check that an answer contains the elements that its request needs."""
         called = re.sub(r"^.*?/api/[^/]+/|\?.*", "", path)
         needed = [name for verb, at, name in _NEEDED if verb == method and re.fullmatch(at, called)]
-        # The answers to some calls have only a status.
+        # Accept an empty body, because the answers to some calls have only a status.
         if not body and not needed:
             return
         missing = ["tsResponse"]
@@ -298,7 +304,7 @@ class WireAdapter(HTTPAdapter):
 
 
 def rest_session(wire: Wire, hear: Callable[..., object]) -> requests.Session:
-    """Return an HTTP session for TSC that calls `hear` with every answer."""
+    """Return an HTTP session for TSC, which passes each answer to `hear`."""
     retry = SafeRetry(
         total=None,
         connect=3,
@@ -307,7 +313,7 @@ def rest_session(wire: Wire, hear: Callable[..., object]) -> requests.Session:
         other=0,
         allowed_methods=SAFE_TWICE,
         backoff_factor=wire.times.backoff,
-        # Pass the last answer on to TSC, which reads Tableau's error code from it.
+        # Pass the last answer to TSC, which reads Tableau's error code in the answer.
         raise_on_status=False,
         log=wire.log,
         server=wire.url,
@@ -317,33 +323,33 @@ def rest_session(wire: Wire, hear: Callable[..., object]) -> requests.Session:
     session.hooks["response"].append(hear)
     for scheme in _PORTS:
         session.mount(f"{scheme}://", WireAdapter(wire, retry=retry, is_rest=True))
-    # A server that upgrades to https needs one redirect; many redirects lead in circles.
+    # Allow few redirects: an upgrade to https needs one redirect, and many redirects are a loop.
     session.max_redirects = 3
     return session
 
 
 class ServerClock:
-    """The server's clock, from the `Date` of its newest answer; it lags up to about a second."""
+    """The server's clock, from the `Date` of the newest answer; the clock may be a second slow."""
 
     def __init__(self) -> None:
         self._heard: tuple[datetime, float] | None = None
 
     def hear(self, response: requests.Response, **_: object) -> None:
-        """Use the `Date` of an answer; ignore an answer without a valid one."""
+        """Use the `Date` of an answer; ignore an answer without a valid `Date`."""
         try:
             date = parsedate_to_datetime(response.headers["Date"])
-            # HTTP dates are always in GMT; a date that names no zone is parsed as naive.
+            # Add the zone to a date without a zone, because HTTP dates are always in GMT.
             date = (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC)
         except (KeyError, OverflowError, ValueError):
             return
-        # Ignore the last year that Python knows, to which no time can be added.
+        # Ignore dates in the last year that Python knows, because adding time would overflow.
         if date.year < MAXYEAR:
             self._heard = date, monotonic()
 
     def now(self) -> datetime | None:
-        """Return the current time in UTC; None if no answer has had a date."""
+        """Return the current time in UTC; None before the first answer with a date."""
         if self._heard is None:
             return None
-        # This host's clock may be wrong, or be set meanwhile, so use it only to count the seconds.
+        # Only count the seconds on this host, because its clock may be wrong, or be set in between.
         date, at = self._heard
         return date + timedelta(seconds=monotonic() - at)

@@ -20,19 +20,19 @@ from tableau_pipeline.publishing.site import TableauSite
 HYPER = "hyper"
 # The most jobs to list: ten pages.
 _MOST_JOBS = 10_000
-# The server's words for jobs that refresh, publish or update data, without "_".
+# The server's names for jobs that refresh, publish or update data, without "_".
 _DATA_JOBS = frozenset({"refreshextracts", "incrementextracts", *job_list.KINDS})
 
 
 class NotListableError(RefusedError):
-    """The server does not list something; the message names nothing that is on the site."""
+    """The server does not list some objects; the message names no objects of the site."""
 
     code = Code.SERVER
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectItem:
-    """A project: the LUIDs and names on its path, from the topmost project that we may see."""
+    """A project, with the LUIDs and names on its path; the topmost visible project is first."""
 
     luids: tuple[str, ...]
     names: tuple[str, ...]
@@ -45,14 +45,14 @@ class ProjectItem:
 
 @dataclass(frozen=True, slots=True)
 class ListedDatasource:
-    """A data source, with what the list of a site says about it.
+    """A data source, with the properties in the list of the site.
 
     Attributes:
-        owner: the name of its owner; "" if not listed.
-        project_name: the name of its project; "" if not listed.
-        source: the type of its connection, such as "postgres"; "" if not listed.
-        has_extract: whether it is an extract of another source; None if not listed.
-        is_encrypted: whether its extract is listed as encrypted.
+        owner: the name of the owner; "" if not listed.
+        project_name: the name of the project; "" if not listed.
+        source: the type of the connection, such as "postgres"; "" if not listed.
+        has_extract: whether the data source is an extract of another source; None if not listed.
+        is_encrypted: whether the extract is listed as encrypted.
     """
 
     remote: RemoteDatasource
@@ -64,13 +64,13 @@ class ListedDatasource:
 
     @property
     def is_hyper(self) -> bool:
-        """Whether, according to the list, its data are only in Hyper and have no other source."""
+        """Whether the list says that the data are only in Hyper, without another source."""
         return self.source == HYPER and not self.has_extract
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """A connection of a data source: its type, such as "postgres", but not its address."""
+    """A connection of a data source, with its type, such as "postgres", but without its address."""
 
     source: str
     has_password: bool
@@ -86,7 +86,7 @@ class RevisionInfo:
 
 @dataclass(frozen=True, slots=True)
 class JobTimes:
-    """How many finished jobs have the same title, and how many minutes they ran in total."""
+    """The number of finished jobs with the same title, and their total time in minutes."""
 
     jobs: int
     minutes: float
@@ -96,8 +96,8 @@ def datasources(site: TableauSite) -> Sequence[ListedDatasource]:
     """Return the data sources of the site that this user may see."""
 
     def listed() -> Sequence[ListedDatasource]:
-        # Lists include sizes only if all fields are requested. If the site changes meanwhile, an
-        # item may be on two pages.
+        # Request all fields, because lists otherwise lack sizes. Remove duplicates: an item may be
+        # on two pages if the site changes between requests.
         items = rest.iterate(site.tsc.datasources, rest.all_fields())
         return [_listed(site, item) for item in {str(item.id): item for item in items}.values()]
 
@@ -123,7 +123,8 @@ def projects(site: TableauSite) -> Mapping[str, ProjectItem]:
 
     def project(luid: str) -> ProjectItem:
         luids: list[str] = []
-        # Stop at a repeated LUID: if a project were its own ancestor, this would never end.
+        # Stop at a repeated LUID, because the loop would never end if a project were its own
+        # ancestor.
         while luid in by_luid and luid not in luids:
             luids.insert(0, luid)
             luid = str(by_luid[luid].parent_id)
@@ -147,7 +148,7 @@ def connections(site: TableauSite, luid: str) -> Sequence[ConnectionInfo]:
 
 
 def revisions(site: TableauSite, luid: str) -> Sequence[RevisionInfo]:
-    """Return the revisions of a data source that are not deleted, the current one last.
+    """Return the revisions of a data source that are not deleted; the current revision is last.
 
     Raises:
         RefusedError: the site keeps no revisions, or this user may not see them.
@@ -165,11 +166,11 @@ def revisions(site: TableauSite, luid: str) -> Sequence[RevisionInfo]:
 
 
 def row_count(site: TableauSite, luid: str) -> Mapping[str, int]:
-    """Let the server count the rows of a data source; return a number for each table.
+    """Let the server count the rows of a data source; return the number of rows of each table.
 
     Raises:
-        NoServiceError: the server cannot count in any data source.
-        RefusedError: the server cannot count in this data source, or does not let this user ask.
+        NoServiceError: the server cannot count the rows of any data source.
+        RefusedError: the server cannot count these rows, or this user may not ask for the count.
     """
     if not site.may_count:
         raise counts.NoServiceError("the session has no right to let the server count")
@@ -180,14 +181,14 @@ def row_count(site: TableauSite, luid: str) -> Mapping[str, int]:
         except (BudgetSpentError, counts.NoServiceError):
             raise
         except RefreshError as error:
-            # The service has answered, so only this data source cannot be counted.
+            # The service has answered, so the error concerns only this data source.
             raise RefusedError(str(error), code=Code.SERVER) from error
 
     return site.ask("Counting its rows", count)
 
 
 def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
-    """Return how long the jobs that refreshed or changed data ran in the last days.
+    """Return the run times, in the last `days`, of jobs that refreshed or changed data.
 
     The keys are the case-folded titles of the jobs.
 
@@ -197,7 +198,7 @@ def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
     """
     since = site.now() - timedelta(days=days)
     listed = None
-    # A connected app that may not list jobs gets the answer that its session has ended.
+    # If a connected app may not list jobs, the server answers that the session has ended.
     with suppress(RefusedError, SignInError):
         ask = partial(job_list.list_jobs, site.tsc, since, most=_MOST_JOBS)
         listed = site.ask("Listing the jobs of the site", ask)
