@@ -381,7 +381,7 @@ def check_rows(
                     edge.one,
                     edge.key,
                     remedy="The key of the one side may be neither NULL nor repeated: fix the "
-                    "model; if only its other side is unique, turn the relationship round",
+                    "model; if only the key of the many side is unique, swap `from` and `to`",
                 )
             )
     for table in declaration.tables:

@@ -214,11 +214,11 @@ def prove(
 def _problem(published: Fingerprint, rest: Fingerprint, equal: int | None) -> str | None:
     """Describe how the unaffected rows of both versions differ; None if they are the same."""
     if published.rows != rest.rows:
-        return f"{rest.rows:,} rows are left alone where {published.rows:,} are published"
+        return f"of the other rows, {rest.rows:,} are desired and {published.rows:,} are published"
     if published != rest:
-        return f"the {rest.rows:,} rows that it leaves alone are not those that are published"
+        return f"the {rest.rows:,} other rows differ from the published rows"
     if equal not in (None, rest.rows):
-        return f"of the {rest.rows:,} rows that it leaves alone, {equal:,} equal published ones"
+        return f"of the {rest.rows:,} other rows, only {equal:,} equal published rows"
     return None
 
 

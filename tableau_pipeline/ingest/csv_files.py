@@ -326,7 +326,7 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
         )
     elif not character:
         stop = start
-        problem = f"a quote opens a value and nothing closes it up to the file's end. {_REMEDY}"
+        problem = f"a quote opens a value, and no quote closes it before the file ends. {_REMEDY}"
     elif character in "\r\n":
         problem = (
             "some lines end in a carriage return alone, others in a line feed, and a value with "

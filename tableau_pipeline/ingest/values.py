@@ -313,7 +313,7 @@ def _time_pattern(pattern: str) -> tuple[str, dict[str, str]]:
         if (letters and letters not in _LETTER_PATTERNS) or group in groups or other in ("[", "]"):
             raise FilesError(
                 f'The format "{pattern}" has "{letters or other}": the letters are y M d H h m s S '
-                "a X, each once, and text stands in single quotes",
+                "a X, each once; put other text in single quotes",
             )
         if letters:
             groups[group] = letters

@@ -82,7 +82,7 @@ class Merge:
         """Warnings about conflicts, and about metadata that cannot be set."""
         warnings = conflict_phrases(self)
         if self.problem and self.of_fields:
-            warnings.append(f"What is declared of metadata cannot be set: {self.problem}")
+            warnings.append(f"The declared metadata cannot be set: {self.problem}")
         return warnings
 
 

@@ -170,7 +170,7 @@ def _first_understood(
     tsc: TSC.Server, luid: str, name: str, formulas: Mapping[str, bool], *, fresh: bool
 ) -> int:
     """Return the value of the first formula that the service understands."""
-    refused: object = "no column that could be counted is known"
+    refused: object = "no column to count is known"
     for formula, by_id in formulas.items():
         try:
             return _query_count(tsc, luid, formula, by_id=by_id, fresh=fresh)

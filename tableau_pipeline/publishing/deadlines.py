@@ -135,4 +135,4 @@ class LimitedBody:
 
 def too_late(seconds: float) -> BadAnswerError:
     """Return the error of an answer that took too long."""
-    return BadAnswerError(f"does not answer as it should: it was not done within {seconds:g} s.")
+    return BadAnswerError(f"does not answer as it should: the answer took longer than {seconds:g} s.")

@@ -147,7 +147,7 @@ def test_a_locale(file: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('id,v\n1,"a\n2,b\n', "line 2: a quote opens a value and nothing closes it"),
+        ('id,v\n1,"a\n2,b\n', "line 2: a quote opens a value, and no quote closes it"),
         ('id,v\n1,"a"b\n', "line 2: a quote ends a value, but neither"),
         ("id;v\n1;2\n", "set reader: {sep: ';'}"),
         ("id,v,ID\n1,2,3\n", "differ only in case"),
