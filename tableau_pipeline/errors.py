@@ -53,7 +53,7 @@ class BusyError(NotAcceptedError):
 
 
 class NotListedError(RefreshError):
-    """The server has an object of this name, but does not list the object, perhaps not yet."""
+    """The server has an object of this name, but does not list the object, or not yet."""
 
 
 class UnreadableError(RefreshError):
@@ -80,7 +80,7 @@ class RefusedError(RefreshError):
 
 
 class CredentialsError(RefusedError):
-    """The server rejects the sign-in of this user; the data play no part."""
+    """The server rejects the sign-in of this user; the cause is not in the data."""
 
     decision = Status.FAILED
     code = Code.CREDENTIALS
@@ -135,7 +135,7 @@ class BudgetSpentError(RefreshError):
 
 
 class BatchError(RefusedError, ValueError):
-    """An action batch, or a condition in it, is invalid for every server."""
+    """An action batch, or a condition in a batch, is invalid for every server."""
 
     code = Code.BATCH
 

@@ -15,9 +15,9 @@ class Status(StrEnum):
     NEVER: no refresh has published the data source. FRESH: the last refresh succeeded. EQUAL: the
     last refresh succeeded, and a later comparison found the same rows. MOVE: only the name or the
     project changes. METADATA: only the metadata change. UNKNOWN: the state cannot be determined.
-    UNCHANGED: according to its time stamps, the data source has not changed. FOREIGN: another
-    deployment publishes the data source, or this deployment does under another key. UNDECLARED: the
-    data source has the tag of a pipeline, but this code location does not declare it.
+    UNCHANGED: according to its time stamps, the data source has not changed. FOREIGN: the data
+    source is published by another deployment, or under another key. UNDECLARED: the data source has
+    the tag of a pipeline, but no declaration here.
     """
 
     HELD = "held"
@@ -128,7 +128,7 @@ class Refusal:
 
     Attributes:
         problem: a description of the problem, for users; the wording may change between releases.
-        accept: the kind of refusal that a run may accept in order to proceed; None if it cannot.
+        accept: the kind of refusal that a run may accept in order to proceed; None if no run can.
         check: the check that found the problem; None if it was found elsewhere.
         table: the table with the problem; None if the problem concerns several tables or none.
         column: the column with the problem; None if the problem concerns several columns or none.
@@ -176,7 +176,7 @@ class Refusal:
 
 
 class Doubt(StrEnum):
-    """The kinds of reasons to doubt that the published content is what our records say."""
+    """The kinds of reasons to doubt that the published content is as recorded."""
 
     NO_RECORD = "no record"
     OTHERS = "changed by others"
@@ -218,7 +218,7 @@ def sentence(phrase: str) -> str:
 
 
 def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
-    """Return the texts of refusals by failed check; leave out refusals without a check."""
+    """Return the texts of refusals that have a check; the keys are the failed checks."""
     texts_by_check: dict[Check, list[str]] = {}
     for refusal in refusals:
         if refusal.check:

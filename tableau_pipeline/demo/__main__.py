@@ -1,4 +1,4 @@
-"""`make demo`: the whole pipeline, on the sandbox that `make dev` shows."""
+"""Run `make demo`: the whole pipeline, on the same sandbox as `make dev`."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def main() -> int:
             from tableau_pipeline.definitions import defs
 
             _write("Loading the code location, which takes some seconds\n")
-            # The web UI of `make dev` shows the runs in this DAGSTER_HOME.
+            # This instance uses the DAGSTER_HOME of `make dev`, whose web UI then shows the runs.
             definitions, instance = defs(), dg.DagsterInstance.get()
             delete_published()
             lines: list[Line] = []

@@ -1,4 +1,4 @@
-"""`make dev`: the web UI, the daemon and a sandbox, started and stopped together."""
+"""Run `make dev`: start the web UI, the daemon and a sandbox, and stop them together."""
 
 import os
 import signal

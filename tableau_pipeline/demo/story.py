@@ -78,7 +78,7 @@ class Line:
 
 
 def delete_published() -> None:
-    """Delete the data sources of an earlier demo; else the first publish would be an update."""
+    """Delete the data sources of an earlier demo, so that the demo starts with full publishes."""
     with dg.build_resources(resources_from_env()) as resources, resources.tableau.session() as site:
         names = {datasource.name for datasource in datasources()}
         for published in [*TSC.Pager(site.tsc.datasources)]:
@@ -181,7 +181,8 @@ def lines(
     """Compare the data on Tableau with the models, after a run that refreshed all `published`.
 
     Args:
-        versions: for some models, the version to compare with instead of the newest one.
+        versions: for some models, the version to compare with; for all other models, the newest
+            version is compared.
     """
     status_of = statuses(instance, published)
     return [

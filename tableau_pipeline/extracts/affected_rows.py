@@ -79,7 +79,7 @@ class TableChange:
     shared files need no comparison, and most of these rows are not even read.
 
     Attributes:
-        old: the published version; None if its rows are not available. The whole table is then
+        old: the published version. None if its rows are not available; the whole table is then
             sent.
         published_rows: the number of published rows.
         whole: the reason to send the whole table; None if a smaller update may be enough.
@@ -335,7 +335,7 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
 
 
 def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
-    """Merge adjacent windows, so that the server compares less; yield the edges of each as text.
+    """Merge adjacent windows, so that the server compares less; yield each window's edges as text.
 
     The edges are in the zone of the column if it holds instants, else in the partitions' zone.
     """

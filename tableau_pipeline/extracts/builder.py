@@ -138,7 +138,7 @@ class Builder:
         *,
         changed: Collection[str],
     ) -> None:
-        """Check unchanged tables if the published rows were not checked for this key or cursor."""
+        """Check unchanged tables if no refresh has checked their rows for the key or cursor."""
         tables = {
             name
             for name, table in desired.items()
@@ -238,8 +238,8 @@ class Builder:
         # In Python, "*" also matches names that begin with a dot, as those of half-built files do.
         for file in self.folder.glob("*"):
             file.unlink()
-        # Never use a name twice. If a newer refresh has removed our file, ours must fail to send
-        # it: under the same name, it would send the newer file.
+        # Never use a name twice. If a newer refresh has removed the file of this refresh, sending
+        # it must fail. Under the same name, the newer file would be sent.
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _sources(

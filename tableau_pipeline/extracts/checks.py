@@ -306,8 +306,8 @@ def readable(
 
     Raises:
         RefreshError: hyperd needs more memory than it may use.
-        RefusedError: a file is missing or damaged, or hyperd cannot hold some values. Names the
-            file, or the tables and columns with the values.
+        RefusedError: a file is missing or damaged, or hyperd cannot hold some values. The error
+            names the file, or the tables and columns with the values.
     """
     try:
         yield
@@ -353,7 +353,7 @@ def check_rows(
     known: Mapping[str, TableChange] | None = None,
     samples: bool = False,
 ) -> None:
-    """Refuse NULL keys, repeated keys and NULL cursors in some tables.
+    """Refuse tables with NULL keys, repeated keys or NULL cursors.
 
     A repeated key on the one side of a relationship makes sums wrong. If a key of a `diff` is
     repeated, or a key or cursor is NULL, an update cannot tell which published row is meant.

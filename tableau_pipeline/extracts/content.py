@@ -113,8 +113,8 @@ def desired_table(
         columns=snapshot.columns,
         all_rows=snapshot.fingerprint,
         content=snapshot.fingerprint,
-        # Name the key and cursor here: before a refresh records the content, it checks the rows for
-        # them.
+        # Name the key and the cursor: a refresh checks the rows for both before it records this
+        # content.
         key=table.policy.key if isinstance(table.policy, Diff) else (),
         cursor=table.policy.cursor if isinstance(table.policy, Append) else None,
     )
@@ -137,7 +137,7 @@ def desired_table(
     with connect(hyper()) as connection:
         content = (fingerprint if is_additive else row_count)(connection, f"{retained_rows} source")
     if not is_additive:
-        # Do without row hashes. If two cutoffs of the same column keep equally many rows of the
+        # Row hashes are not needed. If two cutoffs of the same column keep equally many rows of the
         # same files, they keep the same rows.
         digest = hashlib.sha256(f"{all_rows.hash_sum} {cutoff.column}".encode()).hexdigest()
         update = {"rows": content.rows, "hash_sum": int(digest[:16], 16)}

@@ -168,8 +168,8 @@ def prove(
         equal: the number of equal pairs; None if `find_affected` did not compare all columns.
 
     Returns:
-        Three numbers: the affected rows of the published content, those of the desired content, and
-        those of the desired content that are in shared files.
+        The number of affected rows in the published content, their number in the desired content,
+        and the number of affected rows of the desired content in shared files.
 
     Raises:
         NotProvedError: the unaffected rows are not the same.
@@ -292,7 +292,7 @@ def split_delta(hyper: HyperProcess, delta: Delta, limit: int) -> list[Delta]:
     if limit <= 0:
         return []
     least = ceil(delta.extract.size / limit * _OVERHEAD)
-    # If a part exceeds the limit, try more parts: rows differ in size, so parts do, too.
+    # If a part exceeds the limit, try more parts, because parts differ in size.
     for count in (least, 2 * least, 4 * least):
         parts: list[Delta] = []
         for index in range(count):

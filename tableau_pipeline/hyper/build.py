@@ -43,7 +43,7 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
 
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
-    """Yield a path to write a file at; if the block succeeds, the file moves to `path`."""
+    """Yield a path for an unfinished file; if the block succeeds, the file moves to `path`."""
     # hyperd requires the suffix. A fixed name is enough, because a lock guards each data source.
     unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
     unfinished.unlink(missing_ok=True)
@@ -108,7 +108,7 @@ def table_names(connection: Connection, database: str = "") -> list[TableName]:
 
 
 def rows_in(connection: Connection, relation: TableName | str) -> int:
-    """Count the rows of a table, or of a relation in SQL as it follows FROM."""
+    """Count the rows of a table, or of a relation, which is SQL after FROM."""
     return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
 
 
@@ -127,7 +127,7 @@ NEW = "new_file"
 
 @contextmanager
 def new_file(hyper: HyperProcess, path: Path, *, version: int) -> Generator[Connection]:
-    """Open a connection with a new database `NEW`; if the block succeeds, it becomes the file.
+    """Open a connection to a new database, `NEW`, which becomes the file if the block succeeds.
 
     Args:
         version: the version of the file format.
@@ -256,7 +256,7 @@ def key_problem(
 def null_problem(
     hyper: HyperProcess, table: TableSource, columns: Sequence[str], *, samples: bool
 ) -> str | None:
-    """Return a phrase if some columns contain NULL; None if they do not.
+    """Return a phrase if some columns contain NULL; None if no column does.
 
     With `samples`, the phrase shows a row.
     """

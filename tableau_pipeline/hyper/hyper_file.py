@@ -58,7 +58,7 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
     with TemporaryDirectory() as folder, pa.RecordBatchReader.from_stream(data) as reader:
         schema = pa.schema([plain_field(field) for field in reader.schema])
         # Write a file, because a pipe can be read only once. The check of keys reads the rows, and
-        # so does the command after it.
+        # the command reads them again.
         file = Path(folder) / "rows.arrows"
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
             for batch in reader:
@@ -72,7 +72,7 @@ def scanned(data: ArrowStream) -> Generator[Scan]:
 
 
 class HyperFileError(Exception):
-    """A `.hyper` file cannot be opened, or data do not fit the file's tables."""
+    """A `.hyper` file cannot be opened, or data do not fit a table of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class HyperFile:
             return changed
 
     def delete(self, table: TableName, keys: ArrowStream) -> int:
-        """Delete rows that equal a row of `keys` in its columns; return how many were deleted."""
+        """Delete rows that equal a row of `keys` in the columns of `keys`; return their number."""
         with scanned(keys) as scan:
             self._check(table, scan)
             matches = f"SELECT 1 FROM {scan.relation} source WHERE {_matches(list(scan.types))}"  # noqa: S608
@@ -267,7 +267,7 @@ class HyperFile:
 
 
 # For each type, the types to which hyperd casts values by rounding them or cutting off a part.
-# Rounding 64-bit floats to 32 bits is allowed: users choose that type in order to round.
+# Rounding 64-bit floats to 32 bits is allowed: users choose 32-bit floats in order to round.
 _WHOLE = ("SMALLINT", "INTEGER", "BIGINT")
 _ROUNDED = {
     "INTEGER": ("REAL",),
@@ -338,7 +338,7 @@ def open_hyper(
 
 
 def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
-    """Return the SQL types of the columns of each table, in order; the keys are names."""
+    """Return the SQL types of each table's columns, in order; the keys are names."""
     with open_hyper(path, hyper=hyper) as file:
         return {table: file.columns(table) for table in file.table_names()}
 
@@ -361,7 +361,7 @@ def _connect(hyper: HyperProcess, path: Path) -> Connection:
 
 @contextmanager
 def _exclusive(path: Path) -> Generator[None]:
-    """Keep other threads from changing the file, because hyperd's lock stops only processes."""
+    """Keep other threads from changing the file; hyperd's lock stops only other processes."""
     with _lock:
         if path in _changing:
             raise HyperFileError(f"{path}: another thread is changing it")

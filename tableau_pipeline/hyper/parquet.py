@@ -1,6 +1,6 @@
 """Tables in Parquet files: the places of the files, and SQL for the rows.
 
-hyperd reads only the columns of a file that a query uses.
+A query reads only the columns that it uses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -38,8 +38,8 @@ def limit_in_bytes(setting: str, *, root: Path = Path("/")) -> int:
             )
         return memory
     if share and 0 < int(share[1]) <= 100:
-        # Apply the share to the least memory: either that of the machine, or the smallest limit of
-        # a control group. A container has such a limit.
+        # Apply the share to the memory of the machine, or to the limit of a control group if that
+        # is smaller. Containers have such limits.
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return min([machine, *_group_limits(root)]) * int(share[1]) // 100
     raise SettingError(

@@ -1,4 +1,4 @@
-"""Columns and their types: turn each Spark type into a Hyper type with the same values, or refuse.
+"""Columns and their types: turn a Spark type into a Hyper type with the same values, or refuse it.
 
 `docs/reference/types.md` lists the types.
 """
@@ -120,7 +120,8 @@ def hyper_type(column: Column, *, table: str) -> str:
     """Return the SQL type of a column in a `.hyper` file.
 
     Raises:
-        UnsupportedTypeError: Tableau has no such type. The message names table, column and remedy.
+        UnsupportedTypeError: Tableau cannot hold the type. The message names table, column and
+            remedy.
     """
     if (rule := _rule_for(column.type)) is None:
         # Search only the outermost type: an array of structs is an array.
@@ -230,12 +231,12 @@ class UnsupportedArrowTypeError(Exception):
 
 
 def plain_field(field: pa.Field) -> pa.Field:
-    """Return the field with a type that hyperd can read, and that can hold the field's values.
+    """Return the field with a type that hyperd can read and that can hold all values of the field.
 
     The unit of times becomes microseconds. A cast to the new type fails if a value is finer.
 
     Raises:
-        UnsupportedArrowTypeError: Hyper has no such type. The message names the column and its
+        UnsupportedArrowTypeError: Hyper cannot hold the type. The message names the column and its
             type.
     """
     type_ = _plain_type(field.type)
@@ -310,7 +311,7 @@ _SPARK_TYPES |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
 
 
 def spark_type(sql_type: str) -> str | None:
-    """Return a Spark type that is published as this SQL type; None if no Spark type is."""
+    """Return a Spark type that is published as this SQL type; None if there is no such type."""
     if sql_type.startswith("NUMERIC("):
         return sql_type.replace("NUMERIC", "decimal")
     # The length and the collation of a text type are not published.

@@ -120,7 +120,7 @@ def csv_names(path: Path, options: ReadOptions, *, check_sep: bool) -> list[str]
     if not (first := next(filter(None, records), "")):
         missing = "header" if options.header else "rows"
         raise FilesError(f"{path.name} is empty: it has no {missing}")
-    # A record has at most one value more than separators.
+    # A record with n separators has at most n + 1 values.
     expected = [f"f{number}" for number in range(first.count(options.sep) + 1)]
     read_options = pa_csv.ReadOptions(autogenerate_column_names=True)
     values = [
@@ -175,8 +175,8 @@ def _split(
     """Return the values of records by column; leave out records with too many or too few values.
 
     Args:
-        counts: receives an entry for each left-out record; the key is its number, the value its
-            number of values.
+        counts: receives the number of values of each left-out record; the keys are the records'
+            positions.
     """
 
     def skip(row: Any) -> str:
@@ -228,7 +228,7 @@ def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipp
 
 
 def _declared_separator(path: Path, options: ReadOptions) -> ReadOptions | None:
-    """Return the options with the separator that the first line declares; None without one."""
+    """Return the options with the separator that the first line declares; None if it has none."""
     with open_text(path, options.encoding) as text:
         match = _SEPARATOR_LINE.fullmatch(text.readline(10))
     if not match:
@@ -295,7 +295,7 @@ def _without_left_out(text: str, line: int, grammar: _Grammar, comments: set[str
 
 
 def _line_ends(text: str) -> int:
-    # Count CR LF as one line end, and count a carriage return alone as one, too.
+    # Count CR LF as one line end, and also count a lone carriage return as a line end.
     alone = text.count("\r") - text.count("\r\n") if "\r" in text else 0
     return text.count("\n") + alone
 
@@ -304,7 +304,7 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
     """Refuse a text; describe the error in the text's first record.
 
     Raises:
-        FilesError: always; names the line, the problem and the remedy.
+        FilesError: always. The message names the line, the problem and the remedy.
     """
     match = grammar.body.match(text)
     start = match.end() if match else 0

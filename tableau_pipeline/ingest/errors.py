@@ -15,9 +15,9 @@ from tableau_pipeline.ingest.values import call_arrow, is_text, is_time
 # The most bad rows that a message shows, the most columns of each row, and the most characters of a
 # value.
 _MOST_ROWS, _MOST_COLUMNS, _LONGEST_VALUE = 5, 3, 80
-# Whole numbers that decimal(38,0) can hold.
+# Matches whole numbers that decimal(38,0) can hold.
 _INTEGER = re.compile(r"-?\d{1,38}")
-# The options of `reader` that often let more values fit.
+# The options of `reader` that often make more values valid.
 _OPTIONS = {
     "csv": "nullValue, decimal, thousands, dateFormat, timestampFormat",
     "json": "dateFormat, timestampFormat",
@@ -31,7 +31,7 @@ class Chunk:
     Attributes:
         columns: for each column, the texts of the values.
         problems: the places without a valid row, such as "line 7", each with the reason.
-        places: returns the place of each row.
+        places: a function that returns the place of each row.
     """
 
     columns: Sequence[pa.Array]
@@ -106,7 +106,7 @@ class BadRows:
 
 
 def printable(text: str) -> str:
-    """Escape the characters of a text that cannot be shown, such as line breaks."""
+    """Escape those characters of a text that cannot be shown, such as line breaks."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode()
         for character in text

@@ -1,4 +1,4 @@
-"""Store the rows of files as versions of a model, for which users write no code."""
+"""Store the rows of files as versions of a model that exists without code of users."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -22,13 +22,13 @@ class FileStore:
     """Implements `core.snapshot.Snapshots` for files; reads them when a refresh asks for rows.
 
     Attributes:
-        read: reads the files and writes their rows to a folder. It is called once, when the refresh
-            of the data source needs the rows.
-        built_on: returns the number of the published version, or None if nothing is published. The
-            rows of the files are added to that version; rows of an earlier file with the same name
-            are replaced. The newest stored version would be wrong: it may have rows that were
-            refused, which must not be published with the next file. If `built_on` is None, the
-            model has only the rows of these files.
+        read: a function that reads the files and writes their rows to a folder. It is called once,
+            when the refresh of the data source needs the rows.
+        built_on: a function that returns the number of the published version, or None if nothing is
+            published. The rows of the files are added to that version; rows of an earlier file with
+            the same name are replaced. The newest stored version would be wrong: it may have rows
+            that were refused, which must not be published with the next file. If `built_on` is
+            None, the model has only the rows of these files.
         file_column: the name of a column to add, which holds the name of each row's file.
         drop_bad_rows: whether to leave out bad rows, instead of refusing all rows.
         rows: the stored rows; None before they are stored.
@@ -120,7 +120,7 @@ class FileStore:
         return base
 
     def _with_file_column(self, rows: Rows) -> Sequence[Column]:
-        """Return the columns, including the one with the name of each row's file.
+        """Return the columns, including the file column, if there is one.
 
         Raises:
             FilesError: two files have the same name, or the files already have a column of that

@@ -71,7 +71,7 @@ def json_chunks(
 
 
 def check_names_seen(seen: set[str], columns: Sequence[str]) -> None:
-    """Refuse objects if no object has a column, or if a column has two spellings.
+    """Refuse the objects if a column is in none of them, or if a column has two spellings.
 
     Raises:
         FilesError: values would be lost. The message lists the columns and the names in the
@@ -103,7 +103,7 @@ def _json(value: Any) -> str:
 def _chunks(
     path: Path, options: ReadOptions
 ) -> Iterator[tuple[list[tuple[str, dict[str, Any]]], list[tuple[str, str]]]]:
-    """Yield chunks: objects and problems, each with its place, such as "line 3"."""
+    """Yield chunks of objects and of problems, each with its place, such as "line 3"."""
     with open_text(path, options.encoding) as text:
         first = next((line for line in text if line.strip(_BLANKS)), "")
         text.seek(0)

@@ -113,14 +113,14 @@ class _Columns:
         self.schema = pa.schema([*zip(schema.names, plain, strict=True)])
 
     def _plain(self, type_: pa.DataType) -> pa.DataType:
-        """Return a type of Spark's that can hold all values of a type."""
+        """Return a type that Spark has and that can hold all values of the given type."""
         if isinstance(type_, pa.BaseExtensionType):
             return self._plain(type_.storage_type)
         if isinstance(type_, pa.DictionaryType):
             return self._plain(type_.value_type)
         if isinstance(type_, pa.StructType):
             fields = [field.with_type(self._plain(field.type)) for field in type_]
-            # Ignore whether a value may be NULL, as Spark does: files may differ in this.
+            # Let every value be NULL, as Spark does, so that files do not differ in this.
             return pa.struct([field.with_nullable(True) for field in fields])
         if isinstance(type_, pa.MapType):
             key = self._plain(type_.key_type)
@@ -165,8 +165,8 @@ class _Columns:
             return pa.decimal128(type_.precision, type_.scale)
         if pa.types.is_timestamp(type_):
             self.is_beyond_spark |= type_.unit == "ns"
-            # Spark reads INT96 as instants in UTC. Use microseconds: a later cast refuses values
-            # that are finer.
+            # Spark reads INT96 as instants in UTC. Use microseconds: a later cast to this type
+            # refuses finer values.
             is_instant = type_.tz or leaf.physical_type == "INT96"
             return pa.timestamp("us", "UTC" if is_instant else None)
         self.is_beyond_spark |= pa.types.is_float16(type_)
@@ -244,7 +244,7 @@ def _uuids_as_bytes(type_: pa.DataType, before: pa.DataType) -> pa.DataType:
 
 
 def _uuids_as_texts(value: Any, before: pa.DataType, type_: pa.DataType) -> Any:
-    """Return a value in which the UUIDs are text in place of bytes."""
+    """Return a value with all UUIDs in it converted from bytes to text."""
     if value is None or before == type_:
         return value
     if isinstance(type_, pa.StructType):

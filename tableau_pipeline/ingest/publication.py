@@ -55,16 +55,16 @@ class FilePublication:
     def __post_init__(self) -> None:
         if self.file_column and self.mode != "append":
             raise FilesError("file_column needs mode append")
-        # If no format is set, it is unknown until the files are found. So accept the options of all
-        # formats.
+        # If no format is set, the format is unknown until the files are found. So accept the
+        # options of all formats.
         check_options(self.reader, *((self.format,) if self.format else get_args(Format)))
         # Make a declaration, which checks the name and the project.
         self.declaration()
 
     def declaration(self) -> Declaration:
         """Return the declaration of the data source; its key differs from every declared key."""
-        # Add a hash, so that names get different keys even if they differ only in special
-        # characters, or have different projects.
+        # Add a hash to the key. Otherwise, two names might share a key if they differ only in
+        # special characters or in their projects.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
         key, policy = f"{KEY_PREFIX}{asset_key_of(self.name)}_{place}", ReplaceAll()
         if self.key:

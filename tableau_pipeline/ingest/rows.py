@@ -121,7 +121,7 @@ def _copied(path: Path, folder: Path) -> tuple[Path, str]:
 
 
 def _stamp(file: int | Path) -> tuple[int, ...]:
-    """Return values of which at least one changes if the file is changed or replaced."""
+    """Return values that change if the file is changed or replaced."""
     status = os.fstat(file) if isinstance(file, int) else file.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

@@ -27,7 +27,7 @@ _ARROW: dict[str, pa.DataType] = {
     "float": pa.float32(),
     "double": pa.float64(),
 }
-# The number of digits up to which a float or double can hold every number without an exponent.
+# The most digits with which a float or double can hold every number without an exponent.
 _EXACT_DIGITS = {"double": 15, "float": 6}
 # Python has no year 0.
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -74,7 +74,7 @@ def arrow_type(type_: str) -> pa.DataType | None:
 
 
 def without_nulls(texts: pa.Array, type_: str, options: ReadOptions) -> pa.Array:
-    """Replace the texts from CSV that mean NULL by NULL."""
+    """Return texts from CSV, with NULL in place of each text that means NULL."""
     # Empty values without quotes are NULL already. In quotes, an empty value means NULL, too,
     # unless the column is a text column.
     nulls = [] if is_text(type_) else [""]
@@ -236,7 +236,7 @@ def _are_exact(texts: pa.Array, values: pa.Array, digits: int) -> pa.Array:
     is not exact, because it becomes ...992.
 
     Args:
-        digits: the number of digits up to which every number without an exponent is exact.
+        digits: the most digits with which every number without an exponent is exact.
     """
 
     def is_exact(text: str, value: float) -> bool:

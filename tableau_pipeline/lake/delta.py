@@ -46,7 +46,7 @@ _READABLE_FEATURES = {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-# A column may be widened to the types in the keys. The values are the narrower types that hyperd
+# The keys are types to which a column may be widened. The values are the narrower types that hyperd
 # reads as the wider type. hyperd also reads narrower decimals with equally many digits after the
 # point.
 _WIDENED = {
@@ -172,7 +172,7 @@ def _check_features(table: DeltaTable, path: str) -> None:
                 "deltalake does not read as they are. Partition the table by another column, or "
                 "publish it through a Spark model"
             )
-        # Delta's format defines the key "delta.typeChanges".
+        # Delta's specification defines the key "delta.typeChanges".
         for change in field.metadata.get("delta.typeChanges") or ():
             before, after = change["fromType"], change["toType"]
             if not _is_read_as(before, after):
@@ -197,7 +197,7 @@ class _Stored:
 
     Attributes:
         names: for each column, its physical name.
-        ids: for each column, its field id, if only field ids identify columns; None if names do.
+        ids: for each column, its field id; None if names identify the columns.
     """
 
     names: Mapping[str, str]

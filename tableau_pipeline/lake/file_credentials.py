@@ -20,9 +20,9 @@ _EXPIRY = {
 
 
 def of_table(table: Table, url: str) -> Credentials | None:
-    """Return the credentials for the files of a table; None to use those of the environment.
+    """Return the credentials for the files of a table; None if the environment's are to be used.
 
-    Prefer credentials that the catalog hands out for the table to credentials in its settings.
+    Credentials that the catalog hands out for the table come before credentials in its settings.
 
     Args:
         url: the URL of the folder with the files.

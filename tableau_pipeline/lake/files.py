@@ -42,7 +42,7 @@ class Footer:
 
     Attributes:
         size: the size of the file in bytes.
-        columns: the field id of each column, or None; the keys are column names.
+        columns: the field id of each column, or None without an id; the keys are column names.
         old_times: the columns that may have times in the calendar of old releases of Spark.
     """
 
@@ -185,7 +185,7 @@ def column_of_old_calendar(
 ) -> tuple[Column, date] | None:
     """Return a column with times in an older calendar and the end of that calendar; or None.
 
-    If the footer has no statistics, only the values show whether there are such times. So this
+    If the footer has no statistics, only the values show whether a column has such times. So this
     function may read the values of a file that an old release of Spark wrote.
     """
     read = {stored.name: stored.column for stored in file.layout or () if stored.name}

@@ -160,8 +160,8 @@ def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> 
     planner = ManifestGroupPlanner(table.metadata, table.io)
     try:
         manifests = snapshot.manifests(table.io)
-        # Leave out deletes by values, which pyiceberg would refuse. `deletes_of` has already
-        # refused those that still apply to files.
+        # Leave out deletes by values, because pyiceberg would refuse them. `deletes_of` has already
+        # refused deletes by values that still apply to files.
         tasks = [*planner.plan_files(manifests, lambda entry: not deletes_by_values(entry))]
     except (OSError, ValueError) as error:
         raise LakeError(f"{title} cannot be read: {error}") from error
@@ -185,8 +185,8 @@ def _file(
     Args:
         fields: the fields of the version with their columns; the keys are field ids.
         specs: all partition specs that the table ever had; files refer to the keys.
-        ids: the field id of each column name, for files without field ids, which Iceberg did not
-            write.
+        ids: the field id of each column name, for files without field ids. Such files were not
+            written by Iceberg.
     """
     stored = {id_: column for column, id_ in footer.columns.items() if id_ is not None}
     if not stored and not ids:
@@ -234,7 +234,7 @@ def _default_text(field: NestedField) -> str | None:
 
 
 def _open_table(location: str | InCatalog) -> StaticTable:
-    """Open a table with its current metadata; the catalog or the folder of the table names them.
+    """Open a table with its current metadata, which its catalog or its folder names.
 
     Raises:
         RefusedError: the Iceberg table does not exist, or pyiceberg cannot read it.
@@ -381,7 +381,7 @@ class LakeFile(InputFile):
         return read_bytes(normalized(self.location)) is not None
 
     def open(self, seekable: bool = True) -> InputStream:
-        """Return the whole content of the file in memory, because metadata files are small."""
+        """Return a stream of the whole content in memory, because metadata files are small."""
         return cast("InputStream", io.BytesIO(self._content()))
 
     def _content(self) -> bytes:

@@ -26,7 +26,7 @@ from pyroaring import BitMap64
 from tableau_pipeline.errors import LakeError
 from tableau_pipeline.lake.files import normalized
 
-# The positions of some fields of a manifest entry's file, which exist since version 3 of the
+# The positions of three fields of a file in a manifest; the fields exist since version 3 of the
 # format.
 _REFERENCED_FILE, _OFFSET, _SIZE = 17, 18, 19
 # The first bytes of a deletion vector after its length.

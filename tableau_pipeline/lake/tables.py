@@ -16,7 +16,7 @@ _LIBRARIES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 
 def current_version(table: LakeTable) -> str:
-    """Return a text that differs between versions of a table, and between tables of the same name.
+    """Return a text that changes with each version of a table, and if the table is replaced.
 
     Raises:
         RefusedError: the table does not exist or cannot be read.
@@ -26,7 +26,7 @@ def current_version(table: LakeTable) -> str:
 
 
 def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
-    """Return the module that reads a format. It needs a library of this package's extras."""
+    """Return the module that reads a format; the module needs a library of one of our extras."""
     library = _LIBRARIES[format_]
     try:
         return import_module(f"tableau_pipeline.lake.{format_}")

@@ -23,7 +23,7 @@ from tableau_pipeline.metadata.document import (
 # The columns of each table, in order, as pairs (name, Hyper's SQL type). The keys are the names of
 # the tables in the file.
 TypesByTable = Mapping[str, Sequence[tuple[str, str]]]
-# For each type of Hyper: Tableau's types with the default first, and the remote type.
+# For each type of Hyper, the types of Tableau that fit, the default first; and the remote type.
 _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         "BOOLEAN": (("boolean",), "11"),
@@ -139,7 +139,7 @@ class ColumnAdjustment(Document):
             set_type(self.columns[local], texts["local-type"])
 
     def _retype(self, local: str, type_: str) -> None:
-        """Set the type of a column; records that describe its database keep their types."""
+        """Set the type of a column; records that describe its database stay unchanged."""
         accepted = (None, "", *_type(type_)[0])
         records = self._file_records[local]
         old = [record for record in records if texts_of(record).get("local-type") not in accepted]
@@ -150,7 +150,7 @@ class ColumnAdjustment(Document):
 
 
 def datatype_of(type_: str) -> str:
-    """Return a Hyper type's name in a `.tds`, such as "integer" or "string"."""
+    """Return the type in a `.tds` for a Hyper type, such as "integer" or "string"."""
     (datatype, *_), _remote = _type(type_)
     return datatype
 
@@ -192,7 +192,7 @@ def new_record(texts: Mapping[str, str], type_: str) -> Element:
 
 
 def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:
-    """Set texts of a record; remove each other part, unless it is in `kept`."""
+    """Set texts of a record; remove all other parts that `kept` does not contain."""
     for child in list(record):
         if tag_of(child) in texts:
             child.text = texts[tag_of(child)]

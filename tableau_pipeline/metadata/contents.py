@@ -57,8 +57,8 @@ class Metadata:
     """The content of the `.tds` of a data source.
 
     Attributes:
-        digest: changes when a user edits calculated fields, captions or folders. Equal metadata
-            have equal digests, even if they are written or packed in another way.
+        digest: a text that changes when a user edits calculated fields, captions or folders. Equal
+            metadata have equal digests, even if they are written or packed in another way.
         columns: pairs (table, column) of the published file; None if the `.tds` lists no columns.
         work: the names of all objects that users made or edited in the data source; the keys are
             kinds, such as "calculated fields".
@@ -97,7 +97,7 @@ def read_metadata(tds: bytes) -> Metadata:
 
 
 def _work(document: Document) -> dict[str, tuple[str, ...]]:
-    """Return the names of users' edits, if they have names; the keys are kinds of edits."""
+    """Return the names of users' edits; the keys are kinds of edits. Leave out unnamed edits."""
     work: dict[str, list[str]] = defaultdict(list)
     for column in document.columns.values():
         for kind in edit_kinds(column):
@@ -113,8 +113,8 @@ def _work(document: Document) -> dict[str, tuple[str, ...]]:
 def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
     """Return a digest of users' edits and of the columns, because edits may refer to columns.
 
-    Everything else is first removed from the document, such as ids of tables and the origin of
-    data.
+    All other parts, such as ids of tables and the origin of data, are first removed from the
+    document.
     """
     root = document.root
     objects = [*root.iter("object")]

@@ -36,12 +36,12 @@ def unbracketed(name: str) -> str:
 
 
 def field_name(path: tuple[str, ...], *, single: bool) -> str:
-    """Return the name of a field in formulas, which includes the table if there are several."""
+    """Return a field's name in formulas, which includes the table if there are several tables."""
     return path[1] if path[0] == "calculation" else path[2] if single else f"{path[1]}.{path[2]}"
 
 
 def fields_in(formula: str) -> Iterator[str]:
-    """Yield the fields in a formula, in brackets; skip parameters: [Parameters].[A]."""
+    """Yield the fields in a formula, in brackets; skip parameters such as [Parameters].[A]."""
     for match in _TOKEN.finditer(formula):
         if match[1] and not match[2]:
             yield match[1]
@@ -123,8 +123,8 @@ ORDER = (
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
 # Products put this prefix before an element or attribute until a release officially supports it. A
 # prefix with "true" marks the form for newer products, and a prefix with "false" marks the form for
-# older products. Newer products drop the form for older products, and use the form next to it. An
-# element or attribute of several features has several prefixes.
+# older products. Both forms are next to each other, and newer products drop the form for older
+# products. An element or attribute of several features has several prefixes.
 _FEATURES = re.compile(r"(?:_\.fcp\.\w+\.(?:true|false)\.\.\.)+")
 # The namespace of attributes that belong to users or the user interface.
 USER = "http://www.tableausoftware.com/xml/user"
@@ -382,7 +382,7 @@ class Document:
 
 
 def folder_of(items: Iterable[Element]) -> str:
-    """Return the folder of one of the items; "" if current products show no folder for them."""
+    """Return the folder of one of the items; "" if no item is for current products."""
     visible = (item for item in items if not any(map(is_for_old_products, item.iterancestors())))
     return next((attributes_of(item.getparent()).get("name", "") for item in visible), "")
 
@@ -420,12 +420,12 @@ _INSTANCE = re.compile(r"\w+:(.*?):\w+(?::\d+)?", re.DOTALL)
 
 
 def names_field(element: Element, local: str) -> bool:
-    """Whether an element or a descendant names a field in an attribute; formulas do not count."""
+    """Whether an element or a descendant names a field in an attribute that is no formula."""
     return local in fields_named(element)
 
 
 def fields_named(element: Element) -> Iterator[str]:
-    """Yield the bracketed names in all attributes except formulas; for instances, also fields."""
+    """Yield the bracketed names in all attributes that are no formulas, and fields of instances."""
     for descendant in element.iter():
         for key, value in attributes_of(descendant).items():
             for name in _NAMED.findall(value) if key != "formula" else ():
@@ -474,6 +474,6 @@ def edit_kinds(column: Element) -> list[str]:
 
 
 def is_automatic(element: Element) -> bool:
-    """Whether a product made a group or column by itself, and no user edited the column."""
+    """Whether a product made a group or column by itself; a column must also have no edits."""
     is_column = tag_of(element) == "column"
     return _AUTOMATIC in element.attrib and not (is_column and edit_kinds(element))

@@ -43,7 +43,7 @@ def kind_of(text: str) -> FormatKind | None:
 
 
 def fault_in_format(text: str) -> str | None:
-    """Return a phrase why Tableau would not understand a format; None if no fault was found."""
+    """Return a phrase with the fault that Tableau would find in a format; None without a fault."""
     match kind_of(text):
         case "number":
             of_numbers = text[1:] if text.startswith(_OF_NUMBERS) else text
@@ -81,8 +81,8 @@ def _fault_of_numbers(part: str) -> str | None:
     whole, _, fraction = rest.partition(".")
     *groups, last = re.sub(r"[^0#,]", "", whole).rstrip(",").split(",")
     if (groups and "0" in last and len(last) < _THOUSANDS) or re.search(r",.*[0#]", fraction):
-        # A format always has a comma and a point; Tableau shows the separators of the reader's
-        # locale.
+        # Commas and points are the same in every format; Tableau shows the separators of the
+        # reader's locale.
         return "in a number format, a comma separates thousands and a point decimals: #,##0.00"
     return None
 

@@ -10,9 +10,10 @@ from typing import Literal
 
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
 
-# Examples are ("field", table, column, "caption"), ("calculation", "Margin", "formula") and
-# ("hierarchy", "Route", "fields"); tables have their names in the published file. Examples for the
-# data source itself: ("about", "owner"), ("tag", "finance"), ("permission", "Analysts", "Read").
+# Paths of fields are like ("field", table, column, "caption"), ("calculation", "Margin", "formula")
+# or ("hierarchy", "Route", "fields"), with the table's name in the published file. Paths of the
+# data source itself are like ("about", "owner"), ("tag", "finance") or ("permission", "Analysts",
+# "Read").
 FieldPath = tuple[str, ...]
 DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
 CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
@@ -21,13 +22,13 @@ Values = Mapping[FieldPath, str]
 OnConflict = Literal["keep", "replace", "refuse"]
 # "accept" keeps a user's value, and reports it no more.
 ConflictPolicy = OnConflict | Literal["accept"]
-# The prefix that marks a written value which a user set before anyone declared it.
+# The prefix of a mark: a user had set the written value before it was declared.
 SET_BY_USER = "theirs"
-# The prefix of a path with a digest of two values: a declared value, and a different value that was
-# found and that a run has accepted.
+# The prefix of a mark: a run has accepted both the declared value and the different value on the
+# server. The value of the mark is a digest of both.
 ACCEPTED = "accepted"
 MARKS = frozenset({SET_BY_USER, ACCEPTED})
-# The suffix that marks a calculation or caption whose name a field of a user already has.
+# The suffix of a mark: a field of a user already has the name of the calculation or caption.
 TAKEN = "taken"
 
 
@@ -123,7 +124,8 @@ def merge(
         elif on_conflict == "accept" or (
             want == before[0] and _is_settled(unit, want, here, newest, taken=taken)
         ):
-            # Keep the user's value: only the user has changed the value, or the run accepts it.
+            # Keep the user's value, because only the user changed it, or because the run accepts
+            # it.
             kept |= {path: here.get(path) for path in differing}
             record |= want | _marks(want, newest) | _accepted_mark(unit, want, here, taken=taken)
         else:
@@ -149,8 +151,8 @@ def _differences(want: Values, here: Values) -> Mapping[FieldPath, str | None]:
 def _units(declared: Values, found: Values, written: Sequence[Values]) -> Iterable[FieldPath]:
     """Return the paths of the units of merging, in order.
 
-    A unit is usually one value. A calculation is one unit if it is only declared, only found, or
-    has the name of a user's field.
+    A unit is usually one value. A calculation is one unit in three cases: it is only declared; it
+    is only on the server; or a user's field has its name.
     """
     shared = {path[:2] for path in declared} & {path[:2] for path in found}
     taken = {path[:2] for path in found if path[2:] == (TAKEN,)}
@@ -196,7 +198,7 @@ def _user_marks(values: Values, written: Sequence[Values]) -> Values:
 
 
 def _marks(values: Values, before: Values) -> Values:
-    """Return those marks of the values that `before` has."""
+    """Return the marks in `before` of these values."""
     marks = ((SET_BY_USER, *path) for path in values)
     return {mark: before[mark] for mark in marks if mark in before}
 

@@ -1,4 +1,4 @@
-"""Write a `.tds` for a `.hyper` file, as if a user had connected to it in Tableau Desktop.
+"""Write a `.tds` for a `.hyper` file, as if a user had opened the file in Tableau Desktop.
 
 A server derives a `.tds` from a bare `.hyper` file, but some servers accept several tables only in
 a package with a `.tds`. The document has the same minimal content as that of Tableau's own
@@ -37,9 +37,9 @@ def new_tds(
     of the field. Equal input gives equal bytes.
 
     Args:
-        tables: all tables in the schema "Extract"; the keys are their names in the file.
-        relationships: the relationships between tables, which have their names in `tables`. There
-            must be one relationship fewer than tables.
+        tables: all tables in the schema "Extract"; the keys are table names in the file.
+        relationships: the relationships between tables, under the names in `tables`. There must be
+            one relationship fewer than tables.
         extract_path: the path of the file in the package.
 
     Raises:

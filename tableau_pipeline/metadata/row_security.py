@@ -82,7 +82,7 @@ def _definition(element: Element | None) -> Element | None:
 
 
 def _digest(document: Document, element: Element) -> str:
-    """Return a digest of a filter, set or calculated field that includes all fields it uses."""
+    """Return a digest of a filter, set or calculated field, including all fields that it uses."""
     shown, fields = document.shown(), {**document.columns, **document.groups}
     text, waiting = _content(_definition(element))
     uses: dict[str, str] = {}

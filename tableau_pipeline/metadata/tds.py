@@ -69,8 +69,8 @@ class Tds(Document):
     def values(self, wanted: Values = _NONE, written: Sequence[Values] = ()) -> Values:
         """Return the values of fields, hierarchies, and calculations in `wanted` or `written`.
 
-        Leave out a default value, unless it is in `wanted`, or each of `written` has a value for
-        its path.
+        Leave out most default values. Include a default value if it is in `wanted`, or if each of
+        `written` has a value for its path.
 
         Args:
             wanted: the declared values.
@@ -133,8 +133,8 @@ class Tds(Document):
         """Yield a phrase for each edit that users made of a column or declared calculation.
 
         Args:
-            path: the path of the column or calculation; the paths of all its values begin like
-                this.
+            path: the path of the column or calculation, with which the paths of all its values
+                begin.
             written: the values that a refresh has written last; see `merge`.
         """
         of_column = path[0] == "field"
@@ -185,7 +185,7 @@ class Tds(Document):
     def _calculation(
         self, path: FieldPath, name: str, names: Mapping[str, str]
     ) -> Iterator[tuple[FieldPath, str, str]]:
-        """Yield the values of our calculation, or else of a user's field of this name."""
+        """Yield the values of our calculation; if it is missing, of a user's field of this name."""
 
         def shown(formula: str) -> str:
             return with_fields(
@@ -266,8 +266,8 @@ class TdsEdit(Document):
         for name, formula in formulas.items():
             if formula and local_name(name) not in self.columns:
                 self.add(local_name(name), "real").set("caption", name)
-        # Note the folders of fields before any change, because moving a hierarchy must not move
-        # another hierarchy with the same fields.
+        # Note the folders before any change: moving one hierarchy must not move another hierarchy
+        # that shares a field with it.
         fields = {*self.columns, *self.locals.values()}
         folders = {path: value for path, value in self._changes.items() if path[-1] == "folder"}
         self._folders = {local: self.folder(local) for local in fields}
@@ -326,7 +326,7 @@ class TdsEdit(Document):
         return self._named.get(name, ours if ours in self.columns else None)
 
     def _set_folder(self, local: str, name: str | None) -> None:
-        """Move a field and all its hierarchies into a folder; None removes them from folders."""
+        """Move a field and all its hierarchies into a folder; None takes them out of folders."""
         hierarchies, role = self.above(local), self._role(local)
         for hierarchy in hierarchies:
             self._put(hierarchy, name, self.paths, role=role)

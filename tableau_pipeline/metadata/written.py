@@ -38,7 +38,7 @@ class WrittenValues:
         return self._known[name]
 
     def store(self, values: Values) -> str:
-        """Store values that a refresh is about to set; return their name for records."""
+        """Store values that a refresh is about to set; return the name of the file for records."""
         text = json.dumps(sorted([list(path), value] for path, value in values.items()))
         name = hashlib.sha256(text.encode()).hexdigest()[:32]
         if name not in self._known:
@@ -48,7 +48,7 @@ class WrittenValues:
         return name
 
     def collect(self, named: Collection[str], before: datetime) -> int:
-        """Remove files that are older than `before` and not in `named`; return how many."""
+        """Remove files older than `before` that are not in `named`; return the number of files."""
         with store_errors("Removing values from", str(self._place)):
             files = [file for chunk in obstore.list(store_at(self._place)) for file in chunk]
             old = [file["path"] for file in files if file["last_modified"] < before]

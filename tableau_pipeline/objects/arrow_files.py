@@ -1,8 +1,7 @@
 """Write and read Parquet files in an object store, in Spark's tasks, with pyarrow.
 
 So Spark needs no connector for the store. Its executors need `pyarrow` and `obstore`, but not this
-package. Spark sends this module and a few other modules to its executors; this module may import
-only those.
+package. They receive only a few modules of the package, and this module may import no others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -59,7 +58,7 @@ def open_store(url: str, **others: Any) -> ObjectStore:
     credentials.
 
     Args:
-        others: arguments of obstore, which replace settings of the environment.
+        others: arguments of obstore, which override settings of the environment.
     """
     return from_url(url, client_options=_CLIENT, retry_config=_RETRY, **others)
 
@@ -108,7 +107,7 @@ class Writer:
             yield _report(None, "", unassigned_rows, 0, 0)
 
     def empty(self, key: str | None, schema: pa.Schema) -> tuple[str, int]:
-        """Write a file without rows; if `key` is not None, for this partition.
+        """Write a file without rows for the partition `key`; None if there are no partitions.
 
         Args:
             schema: a schema that begins with the columns of the file, perhaps under other names.

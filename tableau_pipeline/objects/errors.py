@@ -148,7 +148,7 @@ def translate_errors(
         if isinstance(error, OSError) and error.errno is not None:
             raise
         code = _CODE.search(str(error))
-        # The code tells a missing object from another missing thing, such as the bucket.
+        # Check the code, because the bucket may be missing instead of the object.
         if (
             may_lack
             and isinstance(error, FileNotFoundError)

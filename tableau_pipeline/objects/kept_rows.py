@@ -1,4 +1,4 @@
-"""Read files with deleted rows, because deletes in a lake may leave files unchanged."""
+"""Read files without their deleted rows: a delete in a lake may leave the file unchanged."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -21,8 +21,8 @@ _COUNTED = pa.schema([("no column", pa.bool_())])
 class LakeFolder:
     """A folder with files, some of which contain deleted rows.
 
-    hyperd can only read whole files. So a file with deleted rows is replaced by a local copy that
-    has only its other rows.
+    hyperd can only read whole files. So it gets a local copy of each file with deleted rows; the
+    copy contains only the other rows.
 
     Attributes:
         folder: the folder with the original files.
@@ -50,7 +50,7 @@ class LakeFolder:
         return self.folder.missing(names)
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the local paths of files without deleted rows."""
+        """Return the local paths of files, from which deleted rows are removed."""
         whole = [name for name in names if name not in self.kept]
         found = dict(zip(whole, self.folder.paths(whole), strict=True))
         for name in names:
@@ -85,8 +85,7 @@ def _write_rows(source: str, target: Path, kept: int, columns: Collection[str] |
             pa.field(name, _INSTANT if name in instants else stored.field(name).type)
             for name in names
         )
-        # If no columns are needed, write an empty column, because a reader counts the rows by a
-        # column.
+        # If no columns are needed, write a column of NULLs, so that a reader can count the rows.
         with pq.ParquetWriter(target, schema if names else _COUNTED) as writer:
             start = 0
             for group in range(file.num_row_groups):

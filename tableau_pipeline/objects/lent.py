@@ -37,7 +37,7 @@ class Credentials:
 
 @dataclass(slots=True)
 class _Provider:
-    """Returns credentials; obstore calls the provider if it has no credentials that stay valid."""
+    """Returns credentials; obstore calls the provider when it has none, or before they expire."""
 
     credentials: Credentials
     renew: Callable[[], Credentials] | None
@@ -77,7 +77,7 @@ def lend(
     lender: str,
     renew: Callable[[], Credentials] | None = None,
 ) -> None:
-    """Use credentials for all objects below a URL from now on; None for the environment's.
+    """From now on, use credentials for all objects below a URL; None for the environment's.
 
     Args:
         folder: the URL of the folder, with the scheme "s3" for S3, without a trailing slash.
@@ -93,7 +93,7 @@ def lend(
 
 
 def lent_store(place: str, url: str) -> ObjectStore | None:
-    """Return the store at a place with the credentials lent for a URL; None if none are lent.
+    """Return the store at a place, with the credentials lent for a URL; None without credentials.
 
     Args:
         place: the URL of a bucket or folder that contains the object at `url`.

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from tableau_pipeline.errors import SettingError
 
-# The file in the folder of each process that the process locks as long as it runs.
+# The name of the file that each process has in its folder, and locks as long as it runs.
 _LOCK = "lock"
 
 
@@ -88,7 +88,7 @@ def temporary_folder() -> Path:
     make us remove other files.
 
     Raises:
-        RefusedError: something else has the name of the folder, or other users can open the folder.
+        RefusedError: another file or another user has the name, or other users can open the folder.
     """
     user = os.getuid()
     folder = Path(gettempdir(), f"tableau_pipeline-{user}")

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 # The keys under which Spark stores its version and the calendar of times in a file.
 _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
-# The first day on which both calendars agree, and the first moment at which old and new local times
-# agree.
+# Before _GREGORIAN, the older calendar shows other dates. Before _STANDARD_TIME, the older clocks
+# show other times.
 _GREGORIAN, _STANDARD_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=UTC)
 # The most rows to decode at a time.
 _BATCH = 1 << 16
@@ -98,7 +98,7 @@ def _may_be_old(metadata: pq.FileMetaData, leaf: int, type_: pa.DataType) -> boo
     if (limit := _limit(type_)) is None:
         return False
     if _is_int96(metadata, leaf):
-        # The statistics of INT96 columns have another order, so they show nothing.
+        # Do not use the statistics of INT96 columns, which have another order.
         return True
     first = pa.scalar(limit, type_).value
     for group in range(metadata.num_row_groups):

@@ -28,7 +28,7 @@ from tableau_pipeline.objects.stores import (
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
 # The errors of `os.link` on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-# The seconds to wait before repeating a write to an object store whose outcome is unknown.
+# The seconds to wait before repeating a write to an object store if its outcome is unknown.
 _PAUSES = (1, 2)
 
 
@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def is_folder(self) -> bool:
-        """Whether the key is that of a folder, which has no content."""
+        """Whether this is the key of a folder, which has no content."""
         return self.key.endswith("/")
 
 
@@ -124,7 +124,7 @@ class LocalStorage:
                     yield item.name
 
     def delete(self, key: str) -> bool:
-        """Delete a file or an empty folder; return False if it is missing or not empty."""
+        """Delete a file or an empty folder; return False if the file or empty folder is missing."""
         path = self.root / key
         if key.endswith("/"):
             # Ignore errors: the folder may still contain files, or no longer exist.

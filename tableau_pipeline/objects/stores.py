@@ -195,7 +195,7 @@ def list_folder(url: str) -> Iterator[str]:
 
 
 def read_footer(url: str) -> tuple[bytes, int]:
-    """Return the end of a Parquet file with the whole footer, and the bytes of the file.
+    """Return the end of a Parquet file, with the whole footer; and the file's size in bytes.
 
     Raises:
         FileNotFoundError: the object does not exist.

@@ -34,7 +34,7 @@ class AccessCheck:
 def check_result(
     topic: str, text: str, *, is_fine: object, sign: str = "x", remedy: str = ""
 ) -> AccessCheck:
-    """Return a result: if `is_fine` is true, with the sign "ok"; else with `sign` and `remedy`."""
+    """Return a result: "ok" if `is_fine` is true; otherwise with this sign and remedy."""
     return AccessCheck("ok", topic, text) if is_fine else AccessCheck(sign, topic, text, remedy)
 
 
@@ -85,7 +85,7 @@ def on_site(site: TableauSite) -> Iterator[AccessCheck]:
 
 
 def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
-    """Check when this personal access token expires, if the server reports it."""
+    """Check when this personal access token expires, if the server reports the date."""
     # List tokens only for a user who signs in with a token: other users may lack the right.
     if name and (ends := site.token_ends().get(name)):
         days, remedy = (ends - site.now()).days, "make a new one under My Account Settings"

@@ -20,7 +20,7 @@ _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _EXPIRED, _NOT_YET, _OTHER_HOST = 10, 9, (62, 64)
 _UNTRUSTED = (18, 19, 20, 21)
 _CLOCK = "or set the clock of this machine, if it is wrong"
-# OpenSSL's reasons for an answer without TLS. RECORD_LAYER_FAILURE is the reason in newer releases.
+# OpenSSL's reasons for an answer without TLS. Newer releases give RECORD_LAYER_FAILURE.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 _OLD_TLS = frozenset({"UNSUPPORTED_PROTOCOL", "TLSV1_ALERT_PROTOCOL_VERSION"})
 _VARIABLES: Mapping[str, str] = MappingProxyType({"http": "HTTP_PROXY", "https": "HTTPS_PROXY"})

@@ -33,7 +33,7 @@ _RETRY: Mapping[str, Any] = {
     "raise_on_status": False,
     "respect_retry_after_header": False,
 }
-# The codes with which the service rejects an unknown key of the body, formula or field.
+# The codes with which the service rejects a formula, a field or a key of the body as unknown.
 _NOT_UNDERSTOOD = frozenset({"400800", "400802", "400803", "404934", "404935", "501000"})
 # The code that means that the budget of queries for an hour is used up.
 _SPENT = "429000"
@@ -67,8 +67,8 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     """
     base = f"{tsc.server_address}/{_BASE}/"
     session = tsc.session
-    # Requests to the service have their own rules for retries. They share secrets, time limits and
-    # the budget with requests to the REST API.
+    # Requests to the service have their own rules for retries. They share the secrets, the time
+    # limits and the budget of requests to the REST API.
     adapter = cast(WireAdapter, session.get_adapter(base))
     wire = adapter.wire
     if adapter.is_rest:
@@ -107,7 +107,7 @@ def ask(tsc: TSC.Server, endpoint: str, body: dict[str, Any]) -> Any:
     raise NotUnderstoodError(text) if code in _NOT_UNDERSTOOD else RefreshError(text)
 
 
-# The name of the number in a query, which must not be the name of an existing field.
+# The name of the count in a query, which must differ from the names of existing fields.
 _ALIAS = "tableau_pipeline_count"
 
 
@@ -141,8 +141,8 @@ def count_all(tsc: TSC.Server, luid: str) -> dict[str, int]:
     for table in sorted(tables) or [None]:
         name = _ID_SUFFIX.sub("", table) if table else "its table"
         formulas = _formulas(fields, name, None, table=table, alone=len(tables) < 2)
-        # The supposed suffix of an id may be part of the table's name. If names differ only in the
-        # suffix, keep it.
+        # Keep the suffix if two names differ only in it: it may be part of the table's name, not of
+        # the id.
         name = table if table and name in counted else name
         counted[name] = _first_understood(tsc, luid, name, formulas, fresh=False)
     return counted
@@ -155,7 +155,7 @@ _ID_SUFFIX = re.compile(r"( \(.*\))?_[0-9A-Fa-f]{8,32}$")
 def _fields_and_tables(
     tsc: TSC.Server, luid: str
 ) -> tuple[Sequence[Mapping[str, Any]], Collection[str]]:
-    """Return the fields of a data source, and the ids of its tables, if the server reports ids."""
+    """Return the fields of a data source, and the ids of its tables if the server reports ids."""
     answer = ask(tsc, "read-metadata", {"datasource": {"datasourceLuid": luid}})
     try:
         fields = [{str(key): value for key, value in field.items()} for field in answer["data"]]
@@ -258,7 +258,7 @@ def _formulas(
 
 
 def _query_count(tsc: TSC.Server, luid: str, formula: str, *, by_id: bool, fresh: bool) -> int:
-    """Ask for a calculation over all rows that counts rows; return the count."""
+    """Send a query with a formula that counts rows; return the count."""
     body: dict[str, Any] = {
         "datasource": {"datasourceLuid": luid},
         "query": {"fields": [{"fieldCaption": _ALIAS, "calculation": formula}]},
@@ -283,7 +283,7 @@ def _query_count(tsc: TSC.Server, luid: str, formula: str, *, by_id: bool, fresh
         number = rows[0][_ALIAS]
     except (KeyError, TypeError) as error:
         raise RefreshError(f"the answer of the VizQL Data Service lacks {error}") from error
-    # A count may have a decimal point; accept it up to 2^53, as such numbers lose digits above.
+    # A count may have a decimal point. Accept such counts only up to 2^53; beyond, digits are lost.
     if isinstance(number, float) and number.is_integer() and abs(number) < 2**53:
         return int(number)
     if number is None or (isinstance(number, int) and not isinstance(number, bool)):

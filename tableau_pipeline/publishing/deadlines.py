@@ -62,8 +62,8 @@ class _Timed(HTTPConnection):
 
     def getresponse(self) -> Any:
         response = super().getresponse()
-        # Let urllib3 close the answer before another attempt. By default, it would read the answer
-        # to the end, which may never come.
+        # Let urllib3 close the answer before another attempt. By default, urllib3 would read the
+        # answer to the end, which may never come.
         response.drain_conn = response.close
         return response
 
@@ -135,4 +135,6 @@ class LimitedBody:
 
 def too_late(seconds: float) -> BadAnswerError:
     """Return the error of an answer that took too long."""
-    return BadAnswerError(f"does not answer as it should: the answer took longer than {seconds:g} s.")
+    return BadAnswerError(
+        f"does not answer as it should: the answer took longer than {seconds:g} s."
+    )

@@ -36,7 +36,7 @@ class BadAnswerError(requests.RequestException):
 
 
 class TooBusyError(BadAnswerError):
-    """The server did not carry out a request, because there were too many requests."""
+    """The server did not carry out a request, because it had too many requests."""
 
 
 class TooLargeError(BadAnswerError):
@@ -222,7 +222,7 @@ def _is_our_fault(error: Exception) -> bool:
 
 
 def _cause_if_safe(error: Exception, hide: Callable[[str], str]) -> Exception | None:
-    """Return an error as the cause of ours; None if its traceback would show hidden text."""
+    """Return an error to use as a cause; None if its traceback would show text to hide."""
     text = "".join(traceback.format_exception_only(error))
     for cause in (error.__cause__, error.__context__):
         text += "".join(traceback.format_exception(cause)) if cause else ""
@@ -237,8 +237,7 @@ def _response_error(
     hide: Callable[[str], str],
 ) -> RefreshError:
     """Return our error for an error response from the server or a proxy."""
-    # A response without a code of six digits, as Tableau's codes have, comes from a proxy in
-    # between.
+    # Tableau's codes have six digits. A response without such a code comes from a proxy in between.
     if not re.fullmatch("[0-9]{6}", error.code or ""):
         return RefreshError(f"{doing} failed: {_NO_TABLEAU.format(url=url)}")
     details = hide(f"{error.summary}: {error.detail}")

@@ -1,4 +1,4 @@
-"""Make HTTP sessions with one server, which check the target of requests and their answers."""
+"""Make HTTP sessions with one server; check where requests go, and what the answers contain."""
 
 import html
 import logging
@@ -86,7 +86,7 @@ class Wire:
     """The state that all requests of a session share.
 
     Attributes:
-        url: the URL of the server; all requests go to this server.
+        url: the URL of the server. No request may go to another server.
         times: the time limits of requests, and the pauses before retries.
         log: the logger for a message about each repeated request and each wait.
         secrets: the secrets that were sent, which the server may quote in its answers.
@@ -117,7 +117,7 @@ class Wire:
             )
 
     def learn(self, secret: str | None) -> None:
-        """Remember a secret that is about to be sent."""
+        """Remember a secret that a request is about to send."""
         if secret:
             self.secrets.update({secret, html.escape(secret), quote(secret, safe="")})
 
@@ -187,7 +187,7 @@ class WireAdapter(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = POOLS
 
     def proxy_manager_for(self, proxy: str, **settings: Any) -> Any:
-        """Use connections to a proxy that limit the time of answers."""
+        """Use connections that limit the time of answers, also for a proxy."""
         manager = super().proxy_manager_for(proxy, **settings)
         # Keep the special connections to SOCKS proxies.
         if proxy.lower().startswith("http"):
@@ -350,6 +350,7 @@ class ServerClock:
         """Return the current time in UTC; None before the first answer with a date."""
         if self._heard is None:
             return None
-        # Only count the seconds on this host, because its clock may be wrong, or be set in between.
+        # Use this host's monotonic clock to count seconds, because its time of day may be wrong or
+        # be set.
         date, at = self._heard
         return date + timedelta(seconds=monotonic() - at)

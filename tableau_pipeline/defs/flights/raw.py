@@ -36,7 +36,7 @@ def read(spark: SparkSession, table: str, columns: str = "") -> DataFrame:
     """Return the rows of `table`, a key of `SCHEMAS`; an `NA` in the file becomes NULL.
 
     This process reads the file and sends the rows to Spark, because Spark's executors may lack the
-    package. The argument `columns` selects some columns; by default, all are read.
+    package. The argument `columns` selects some columns; by default, all columns are read.
     """
     schema, file = columns or SCHEMAS[table], csv_file(table)
     names = [column.split()[0] for column in schema.split(", ")]
@@ -87,7 +87,7 @@ class AsOf(dg.Config):
 
 @dg.asset(group_name="flights", owners=["team:aviation"], kinds={"pyspark", "csv"})
 def raw_flights(config: AsOf, spark: SparkResource) -> DataFrame:
-    """Every flight scheduled to leave New York City in 2013, as the CSV file lists the flight.
+    """The flights scheduled to leave New York City in 2013, from the CSV file.
 
     Set `as_of` in the run config to get only the flights up to that day.
     """
