@@ -94,10 +94,9 @@ def merge(
 
     Args:
         declared: the declared values.
-        written: the values that a refresh has written last, the newest first. There are several if
-            it is unknown whether the last publish took effect. Right after publishing a file
-            without metadata, pass `found` here, too, because values that the server itself has set
-            are not users' edits.
+        written: the values written last, the newest first. There are several if it is unknown
+            whether the last publish took effect. Right after publishing a file without metadata,
+            pass `found` here, too: values set by the server itself are not users' edits.
         found: the values on the server.
         on_conflict: how to treat a value that both the declaration and a user changed.
     """
@@ -118,14 +117,12 @@ def merge(
             changes |= differing
             record |= want
         elif not want and not (taken and unit[0] == "field"):
-            # The value is no longer declared, and a user edited it: keep the user's value and stop
-            # managing it.
+            # A user edited the value, which is no longer declared: keep it and stop managing it.
             kept |= {} if taken else here
         elif on_conflict == "accept" or (
             want == before[0] and _is_settled(unit, want, here, newest, taken=taken)
         ):
-            # Keep the user's value, because only the user changed it, or because the run accepts
-            # it.
+            # Keep the user's value: only the user changed it, or the run accepts it.
             kept |= {path: here.get(path) for path in differing}
             record |= want | _marks(want, newest) | _accepted_mark(unit, want, here, taken=taken)
         else:
