@@ -53,7 +53,7 @@ class BusyError(NotAcceptedError):
 
 
 class NotListedError(RefreshError):
-    """The server has an object of this name, but does not list the object, or not yet."""
+    """The server has an object of this name, but its lists do not show the object so far."""
 
 
 class UnreadableError(RefreshError):

@@ -61,8 +61,8 @@ class Builder:
 
     def emptied(self) -> "Builder":
         """Return a builder of the same tables without rows."""
-        # Use the version number 0, which no model has. So no later refresh compares its rows with
-        # the empty tables.
+        # Use the version number 0, which no model has, so that no later refresh uses the empty
+        # tables for comparison.
         empty = {"number": 0, "parts": ()}
         models = {model: shot.model_copy(update=empty) for model, shot in self.models.items()}
         return replace(self, models=models)
@@ -273,7 +273,7 @@ class Builder:
         )
 
     def _published_snapshot(self, table: TableContent) -> tuple[Snapshot | None, str | None]:
-        """Return the published version of a table and None; or None and why it is unavailable."""
+        """Return the published version of a table, or the reason why it is unavailable."""
         if reason := self._damaged.get((table.model, table.version)):
             return None, reason
         try:

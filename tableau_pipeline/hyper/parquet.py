@@ -1,6 +1,6 @@
 """Tables in Parquet files: the places of the files, and SQL for the rows.
 
-A query reads only the columns that it uses.
+Of each file, hyperd reads only the columns that a query uses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

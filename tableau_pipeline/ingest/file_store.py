@@ -1,4 +1,4 @@
-"""Store the rows of files as versions of a model that exists without code of users."""
+"""Store the rows of files as versions of a model. Such a model needs no code."""
 
 import shutil
 from collections.abc import Callable, Sequence

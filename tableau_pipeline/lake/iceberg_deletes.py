@@ -57,8 +57,8 @@ class Deletes:
         path = normalized(task.file.file_path)
         vector = self.vectors.get(path)
         # Prefer the vector of the file: a vector also has all positions from the delete files that
-        # it replaces. Skip other vectors: if pyiceberg does not know the data file of a vector, the
-        # task also lists vectors of other data files.
+        # it replaces. Skip all other vectors. If pyiceberg does not know the data file of a vector,
+        # the task also lists vectors of other data files.
         files = [file for file in task.delete_files if file.file_format != FileFormat.PUFFIN]
         deletes = [vector] if vector else files
         try:

@@ -27,7 +27,7 @@ class WrittenValues:
         self._known: dict[str, Values] = {NO_VALUES: {}}
 
     def read(self, name: str) -> Values:
-        """Return stored values; {} if the file is missing, so that each difference is an edit."""
+        """Return stored values; {} if the file is missing. Then every difference is an edit."""
         if name not in self._known:
             try:
                 with store_errors("Reading", f"{self._place}/{name}.json", may_lack=True):

@@ -107,7 +107,7 @@ class Writer:
             yield _report(None, "", unassigned_rows, 0, 0)
 
     def empty(self, key: str | None, schema: pa.Schema) -> tuple[str, int]:
-        """Write a file without rows for the partition `key`; None if there are no partitions.
+        """Write a file without rows, for a partition, or for a whole model if `key` is None.
 
         Args:
             schema: a schema that begins with the columns of the file, perhaps under other names.

@@ -1,8 +1,8 @@
-"""Use other credentials than those of the environment for the objects below a URL.
+"""Use credentials for the objects below a URL, in place of the environment's credentials.
 
 The catalog of a table may hand out credentials that are valid only for the table's files. `lend`
-makes this process use these credentials for the folder of the table. They apply until `lend` is
-called again for the folder.
+makes this process use these credentials for the folder of the table. The credentials apply until
+`lend` is called again for the folder.
 """
 
 from collections.abc import Callable, Mapping

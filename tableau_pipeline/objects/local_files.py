@@ -88,7 +88,7 @@ def temporary_folder() -> Path:
     make us remove other files.
 
     Raises:
-        RefusedError: another file or another user has the name, or other users can open the folder.
+        RefusedError: the name belongs to another file or user, or other users can open the folder.
     """
     user = os.getuid()
     folder = Path(gettempdir(), f"tableau_pipeline-{user}")
