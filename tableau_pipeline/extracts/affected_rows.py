@@ -286,7 +286,7 @@ def _from_cursor(
     published = change.published.select_sql(only=(cursor,))
     last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {published} old)"  # noqa: S608
     if connection.execute_scalar_query(f"SELECT last IS NULL FROM {last} ends"):  # noqa: S608
-        raise NotProvedError(f"no published row has a {cursor} from which to go on")
+        raise NotProvedError(f"no published row has a {cursor} to continue from")
     is_number = isinstance(lookback, int) or re.fullmatch(r"\d+", lookback or "")
     span = f" - {lookback}" if is_number else f" - INTERVAL '{lookback}'" if lookback else ""
     # Cast, because a date minus an interval is a timestamp.

@@ -149,7 +149,7 @@ def _relationship_problems(
             yield _misfit(
                 f"Relationship {edge}: {edge.many}.{left} is {types[0]}, but {edge.one}.{right} is "
                 f"{types[1]}",
-                remedy="Cast one of them in its model",
+                remedy="Cast one of the two columns in its model",
             )
 
 
@@ -164,7 +164,7 @@ def _type_problems(
                 f'Table "{table}": column {column.name!r} has the character {sign} in its name, '
                 "which Tableau cannot hold"
             )
-            yield _misfit(problem, table, column.name, "Rename it in its model")
+            yield _misfit(problem, table, column.name, "Rename the column in its model")
         try:
             hyper_type(column, table=table)
         except UnsupportedTypeError as error:

@@ -96,7 +96,7 @@ def saved(
     if saved_rows != written:
         raise RefreshError(
             f"hyperd has not saved {name} as it was written: it holds {saved_rows}, not {written}. "
-            f"Look whether there is room in {path.parent}; then run again."
+            f"Check that there is room in {path.parent}; then run again."
         )
 
 

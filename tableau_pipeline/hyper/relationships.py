@@ -44,7 +44,8 @@ def tree_problem(tables: Sequence[str], relationships: Sequence[Relationship]) -
             return (
                 f'table "{edge.one}" is the "to" of two relationships, from '
                 f'"{reached_from[edge.one]}" and from "{edge.many}"; Tableau needs one path to '
-                "each table. Publish a second copy of it under another name, or leave one out"
+                "each table. Publish a second copy of that table under another name, or leave out "
+                "one relationship"
             )
         reached_from[edge.one] = edge.many
     facts = [table for table in tables if table not in reached_from]

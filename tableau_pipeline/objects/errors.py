@@ -36,7 +36,7 @@ _CAUSES = (
     ),
     (
         r"169\.254\.169\.254|metadata\.google\.internal",
-        "no credentials are set, and this machine has no role that gives some",
+        "no credentials are set, and this machine has no role that gives credentials",
         "Set {credentials}",
     ),
     (
@@ -58,12 +58,12 @@ _CAUSES = (
     (
         r"403 Forbidden|PermissionDenied|AccessDenied|AuthorizationPermissionMismatch",
         "the credentials lack the right",
-        "Let them read, write, delete and list objects there",
+        "Let the credentials read, write, delete and list objects there",
     ),
     (
         r"501 Not Implemented|NotImplemented|not supported",
-        "the store does not support it",
-        "Use one that has conditional writes (If-None-Match)",
+        "the store does not support this request",
+        "Use a store that has conditional writes (If-None-Match)",
     ),
     (
         r"InvalidCertificate\(\s*Expired",
@@ -88,7 +88,7 @@ _CAUSES = (
     (
         r"ProxyAuthRequired|407 Proxy",
         "the proxy asks for a user and password",
-        "Put them into the variable that names it, such as HTTPS_PROXY",
+        "Put both into the variable that names the proxy, such as HTTPS_PROXY",
     ),
     (
         r"InvalidCertificate|certificate",
