@@ -1,8 +1,8 @@
 """Find the affected rows of a table: an update deletes them and inserts their current version.
 
 The payload contains small tables, the key tables. A row is affected if it matches a row of any key
-table. Key tables hold keys, windows and cutoffs, because an action batch cannot hold these as
-constants: it has neither decimals nor dates, and its time stamps have no microseconds.
+table. Keys, windows and cutoffs are in key tables, because they cannot be constants in an action
+batch. A batch has neither decimals nor dates, and its time stamps have no microseconds.
 """
 
 import math
@@ -408,8 +408,8 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
         for select in selects:
             connection.execute_command(f"INSERT INTO {_DIFFERING} {select}")
         equal = connection.execute_scalar_query(f"SELECT SUM({_EQUAL}) FROM {_DIFFERING}")  # noqa: S608
-        # Use DISTINCT, because two slices may add the same key: the old hash of a changed row may
-        # be in one slice, and its new hash in another.
+        # Use DISTINCT, because two slices may add the same key. The old hash of a changed row may
+        # be in one slice, and the new hash in another.
         key, where = names(keys.columns), _without_nulls(keys.columns)
         keys.fill(connection, f"SELECT DISTINCT {key} FROM {_DIFFERING} WHERE {where}")  # noqa: S608
         connection.execute_command(f"DROP TABLE {_DIFFERING}")
@@ -448,8 +448,8 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
 
 def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -> str:
     """Return SQL for the keys of the rows in one slice that only one version has."""
-    # If there is only one slice, use no condition on the hash: the condition would mislead hyperd's
-    # estimate of the number of rows, and slow down the join.
+    # For a single slice, use no condition on the hash. It would mislead hyperd's estimate of the
+    # number of rows, and slow down the join.
     where = f"({_HASH} & {slices - 1}) = {index}" if slices > 1 else "TRUE"
     new, old = (
         f"(SELECT {names([*key, ROW_HASH])} FROM {rows} side WHERE {where})"  # noqa: S608

@@ -317,8 +317,8 @@ def readable(
                 f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
                 "HYPER_MEMORY_LIMIT"
             ) from error
-        # Search for damage only if the message suggests damage. The search reads each file, and
-        # reports damage also if a file has values that hyperd cannot hold.
+        # Search for damage only if the message suggests damage. The search reads each file. It
+        # takes a file for damaged also if hyperd cannot hold some values.
         is_suspect = may_be_damaged(error)
         for model, snapshot in models.items():
             gone = [f"{file}: the file is gone" for file in snapshot.missing()[:1]]

@@ -168,8 +168,8 @@ def prove(
         equal: the number of equal pairs; None if `find_affected` did not compare all columns.
 
     Returns:
-        The number of affected rows in the published content, their number in the desired content,
-        and the number of affected rows of the desired content in shared files.
+        Three numbers of affected rows: of the published content, of the desired content, and of
+        those files of the desired content that are shared.
 
     Raises:
         NotProvedError: the unaffected rows are not the same.
@@ -212,7 +212,7 @@ def prove(
 
 
 def _problem(published: Fingerprint, rest: Fingerprint, equal: int | None) -> str | None:
-    """Describe how the unaffected rows of both versions differ; None if they are the same."""
+    """Describe how the unaffected rows of both versions differ; None if they do not differ."""
     if published.rows != rest.rows:
         return f"of the other rows, {rest.rows:,} are desired and {published.rows:,} are published"
     if published != rest:

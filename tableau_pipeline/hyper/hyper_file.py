@@ -92,8 +92,9 @@ class HyperFile:
     and data frames of most libraries. Columns are matched by name, never by order.
 
     Methods that take data raise an UnsupportedArrowTypeError, which names the column and its type.
-    They raise a HyperFileError in four cases: the table lacks a column of the data; the data lack a
-    column of the key; the data repeat a key; or a column of the table would change a value.
+    They raise a HyperFileError if the table lacks a column of the data, or if one of its columns
+    would change a value. They also raise this error if the data lack a column of the key, or repeat
+    a key.
 
     Attributes:
         connection: the open connection, for SQL that no method covers.
@@ -280,7 +281,7 @@ _ROUNDED = {
 
 
 def _may_change(type_: str, target: str) -> bool:
-    """Whether a cast from an SQL type to another one may change a value without an error."""
+    """Whether a cast from an SQL type to the target type may change a value without an error."""
     return target.partition("(")[0] in _ROUNDED.get(type_.partition("(")[0], ())
 
 

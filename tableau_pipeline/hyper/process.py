@@ -134,8 +134,8 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
     if process is not None and _is_running(process):
         return process
     with _lock:
-        # Start a hyperd only if the entry is unchanged. If it changed, another thread has started
-        # one.
+        # Start a hyperd only if the entry is unchanged. If the entry has changed, another thread
+        # has started a hyperd.
         if _running.get(key) is process:
             _running[key] = Hyperd(memory=limit_in_bytes(memory_limit), telemetry=telemetry)
         return _running[key]

@@ -39,7 +39,8 @@ class Column:
 
     Attributes:
         type: Spark's name of the type, such as "decimal(10,2)". If a data source declares another
-            type for the column, that type, such as "timestamp at Europe/Paris"; see `TypePolicy`.
+            type for the column, the declared type, such as "timestamp at Europe/Paris"; see
+            `TypePolicy`.
     """
 
     name: str
@@ -77,9 +78,9 @@ PRODUCTS = {
 }
 
 
-# A rule has three parts: a pattern for names of types, as Spark and `TypePolicy` write them; the
-# SQL type, with a placeholder for each group of the pattern; and the family of the type. Hyper can
-# compare only types of the same family.
+# A rule has three parts. The first is a pattern for names of types, as Spark and `TypePolicy` write
+# them. The second is the SQL type, with a placeholder for each group of the pattern. The third is
+# the family of the type. Hyper can compare only types of the same family.
 _RULES = (
     ("boolean", "BOOLEAN", "BOOLEAN"),
     ("tinyint|smallint", "SMALLINT", "NUMBER"),
@@ -182,7 +183,7 @@ def comparable(one: str, other: str) -> bool:
 
 
 def file_version(columns: Iterable[Column]) -> int:
-    """Return the lowest format version for the columns: most products can open such a file."""
+    """Return the lowest format version for the columns, so that most products can open the file."""
     version = LOWEST
     for sql, _ in filter(None, (_rule_for(column.type) for column in columns)):
         # Version 2 stores decimals in 64 bits, so a decimal has at most 18 digits.

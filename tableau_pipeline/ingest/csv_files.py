@@ -95,7 +95,7 @@ class _Block(NamedTuple):
 
 
 def prefetched(items: Iterator[_T]) -> Iterator[_T]:
-    """Yield the items; a thread gets the next item while the caller uses the last one."""
+    """Yield the items; a thread gets the next item while the caller uses the current item."""
 
     def following() -> _T | None:
         return next(items, None)

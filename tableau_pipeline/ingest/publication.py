@@ -134,8 +134,8 @@ def published_version(
 
     Args:
         root: the project root of the environment.
-        server: opens a session. None for a build, which does not sign in; if no record names a
-            published version, the built file then lacks the rows of earlier files.
+        server: opens a session. None for a build, which does not sign in. Then, if no record names
+            a published version, the built file lacks the rows of earlier files.
 
     Raises:
         RefusedError: the data source exists, but no record names its version.

@@ -55,7 +55,7 @@ from tableau_pipeline.objects.stores import is_url
 _NEWEST_FORMAT = 3
 _HINT = "version-hint.text"
 # The name of a committed metadata file. If a table has no catalog, writers commit a version by
-# renaming its metadata file to such a name.
+# giving its metadata file such a name.
 _COMMITTED = re.compile(r"v(\d+)\.(\w+\.)?metadata\.json(\.\w+)?")
 # The name of a metadata file before its version is committed.
 _UNCOMMITTED = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.(\w+\.)?metadata\.json")
@@ -87,8 +87,8 @@ def read(
 ) -> Snapshot | None:
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
-    The number of a version combines the id of Iceberg's snapshot and the id of the schema, because
-    the schema may change without a new snapshot.
+    The number of a version combines the ids of Iceberg's snapshot and of the schema. A schema may
+    change without a new snapshot.
 
     Returns:
         The version; None if the table no longer has this version.
@@ -326,7 +326,7 @@ def _current_metadata(path: str) -> str:
 
 
 def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
-    """Return the number of the newest version by the same rule as Iceberg itself."""
+    """Return the number of the newest version; Iceberg itself uses the same rule."""
     hint = read_bytes(f"{folder}/{_HINT}")
     if hint is None:
         return max(committed)

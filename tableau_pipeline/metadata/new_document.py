@@ -1,8 +1,8 @@
 """Write a `.tds` for a `.hyper` file, as if a user had opened the file in Tableau Desktop.
 
 A server derives a `.tds` from a bare `.hyper` file, but some servers accept several tables only in
-a package with a `.tds`. The document has the same minimal content as that of Tableau's own
-`generate_tds.py`: https://github.com/tableau/tableau-plugin.
+a package with a `.tds`. Tableau's own `generate_tds.py` writes the same minimal content:
+https://github.com/tableau/tableau-plugin.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ def new_tds(
 ) -> bytes:
     """Return a `.tds` with which `pack` makes a data source from a `.hyper` file.
 
-    Fields have Tableau's defaults and the names of their columns. The order of tables matters: if
-    an earlier table has a field with the same name, the name of the table is appended to the name
-    of the field. Equal input gives equal bytes.
+    Fields have Tableau's defaults and the names of their columns. The order of tables matters. If
+    an earlier table has a field of the same name, the name of a field is followed by the name of
+    its table. Equal input gives equal bytes.
 
     Args:
         tables: all tables in the schema "Extract"; the keys are table names in the file.

@@ -33,8 +33,8 @@ def row_filters(document: Document) -> Mapping[str, str]:
 
     Returns:
         A digest of each such filter or field; the keys are phrases that name the filter or field. A
-        digest changes in three cases: the filter changes; a formula, group or set that the filter
-        uses changes; or a field that the filter uses is removed.
+        digest changes with the filter itself, and with each formula, group or set that the filter
+        uses. It also changes if a field that the filter uses is removed.
     """
     digests: dict[str, str] = defaultdict(str)
     for name, element in _filters(document):

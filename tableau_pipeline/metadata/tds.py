@@ -241,7 +241,7 @@ def merged_into(
 
 
 def _description(column: Element | None) -> str:
-    """Return the text of a description; convert Tableau's line breaks to plain ones."""
+    """Return the text of a description; convert Tableau's line breaks to plain line breaks."""
     runs = () if column is None else column.iterfind("./desc/formatted-text/run")
     return "".join(run.text or "" for run in runs).replace(f"{_LINE_END}\n", "\n").strip()
 

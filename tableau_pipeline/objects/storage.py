@@ -185,7 +185,7 @@ class ObjectStorage:
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield all objects whose keys begin with a prefix, in no particular order."""
-        # List the folder, and compare the rest of the prefix here: an object store lists only by
+        # List the folder, and compare the rest of the prefix here. An object store lists only by
         # whole parts of a key, up to a slash.
         folder = prefix.rpartition("/")[0]
         with store_errors("Listing", f"{self.url}/{folder}"):

@@ -283,7 +283,8 @@ def _query_count(tsc: TSC.Server, luid: str, formula: str, *, by_id: bool, fresh
         number = rows[0][_ALIAS]
     except (KeyError, TypeError) as error:
         raise RefreshError(f"the answer of the VizQL Data Service lacks {error}") from error
-    # A count may have a decimal point. Accept such counts only up to 2^53; beyond, digits are lost.
+    # A count may have a decimal point. Accept such a count only up to 2^53, because larger ones
+    # lose digits.
     if isinstance(number, float) and number.is_integer() and abs(number) < 2**53:
         return int(number)
     if number is None or (isinstance(number, int) and not isinstance(number, bool)):

@@ -207,9 +207,9 @@ class WireAdapter(HTTPAdapter):
         """Send a request; each attempt has a time limit, which includes reading the whole answer.
 
         Raises:
-            BadAnswerError: the request would go to another server; the answer does not come from
-                Tableau, is too large or comes too late; the server is too busy; or it refused a
-                repeated update.
+            BadAnswerError: the request would go to another server, or the server is too busy, or
+                the server refused a repeated update. Or the answer does not come from Tableau, is
+                too large or comes too late.
             TooBusyError: the server or a gateway turned the request away.
             TooLargeError: the server or a proxy does not let a request of this size through.
             BudgetSpentError: the session may send no more requests.
