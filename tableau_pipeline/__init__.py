@@ -1,7 +1,7 @@
-"""Spark models as published Tableau data sources, kept fresh by Dagster.
+"""Publish Spark models as Tableau data sources, which Dagster keeps fresh.
 
-`docs/reference/stability.md` says what is public. Each name is imported when it is first used, so
-that `import tableau_pipeline` loads neither Dagster nor Spark nor Hyper.
+`docs/reference/stability.md` defines which names are public. The package imports a public name only
+on first use. So `import tableau_pipeline` alone loads neither Dagster nor Spark nor Hyper.
 """
 
 from importlib import import_module
@@ -76,7 +76,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
+    """Import a public name on its first use."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,1 +1,1 @@
-"""Tableau's action batches for published data."""
+"""Action batches, by which Tableau changes published data in place."""

@@ -1,4 +1,4 @@
-"""Action batches: changes to published data that take effect together, or not at all.
+"""Action batches: lists of changes to published data. A server applies all or none of a batch.
 
 Batch([
     Delete(target="sales", source="affected", where=target("id") == source("id")),
@@ -31,17 +31,17 @@ __all__ = [
     "target",
 ]
 
-# A text is a table's name without its schema. Omit the schema if only one schema has tables.
+# A str is a table name without a schema. Use a str if only one schema of the file has tables.
 Table = TableName | str
 Value = bool | int | float | str | datetime
-# The table of a column: the published table is the target, the uploaded table is the source.
+# The table that has a column: `target` is the published table, `source` the uploaded table.
 _Side = Literal["target", "source"]
 
-# The operators of conditions, each with its sign in Python; for `is`, NULL equals NULL.
+# Maps each operator of conditions to its sign in Python. For `is`, NULL equals NULL.
 _SIGNS = {"eq": "==", "neq": "!=", "gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "is": "is"}
 _SIGNS |= {"and": "&", "or": "|"}
 _MIRRORED = {"gt": "lt", "lt": "gt", "gte": "lte", "lte": "gte"}
-# Longer conditions can crash a server.
+# A condition with more terms can crash a server.
 _MOST_TERMS = 5_000
 _REMEDY = "put the values into a small table of the payload, and compare with its column"
 
@@ -53,7 +53,7 @@ class Condition:
     Attributes:
         op: the operator of the comparison, or the operator that combines `args`.
         args: the combined conditions; () for a comparison.
-        columns: the compared columns, each as its table and its name.
+        columns: the compared columns, each as a pair of table and column name.
         constant: the type and text of the compared value; the text of NULL is None.
         terms: the number of comparisons.
     """
@@ -82,7 +82,7 @@ class Condition:
         return _joined("or", (self, other))
 
     def __bool__(self) -> NoReturn:
-        # Without this error, `a and b` would evaluate to b, which may select more rows.
+        # Python would evaluate `a and b` to b, which may select more rows than `a & b`.
         raise BatchError(
             f"{self} is neither true nor false: combine conditions by & and |, each in "
             "parentheses, not by 'and', 'or', 'not' or chained comparisons"
@@ -98,7 +98,7 @@ class Condition:
 
 
 def all_of(conditions: Iterable[Condition]) -> Condition:
-    """Return a condition that holds where all conditions hold, such as those on each key column.
+    """Combine conditions, such as one per key column, into a condition that requires all of them.
 
     Raises:
         BatchError: there are no conditions.
@@ -112,7 +112,8 @@ def _joined(op: str, conditions: tuple[Condition, ...]) -> Condition:
     for condition in conditions:
         if not isinstance(condition, Condition):
             raise BatchError(f"'{op}' combines comparisons, not {condition!r:.100}")
-        # Flatten chains: otherwise each & would nest one level deeper, soon too deep for a server.
+        # Flatten chains of `&` and `|`. Otherwise each operator would add a level of nesting, and a
+        # long chain would be too deep for a server.
         args += condition.args if condition.op == op else (condition,)
         terms += condition.terms
     if not args:
@@ -129,8 +130,8 @@ def _joined(op: str, conditions: tuple[Condition, ...]) -> Condition:
 class ColumnRef:
     """A column that can be compared with a column of the other table or with a constant.
 
-    `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions. They raise a BatchError for values that
-    cannot be compared. As in SQL, a comparison with NULL never holds.
+    `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions. These operators raise a BatchError for
+    values that cannot be compared. As in SQL, a comparison with NULL never holds.
     """
 
     side: _Side
@@ -169,7 +170,7 @@ class ColumnRef:
 
     def is_null(self) -> Condition:
         """Return a condition that holds where the column is NULL."""
-        # The type of the constant does not matter, because NULL fits any type.
+        # The constant may have any type, because NULL fits every column.
         return Condition("is", columns=((self.side, self.name),), constant=("string", None))
 
     def __str__(self) -> str:
@@ -189,8 +190,8 @@ class ColumnRef:
             )
         if self.side == "target":
             return Condition(op, columns=(own, (other.side, other.name)))
-        # An action always puts the column of the target first, so source < target becomes
-        # target > source.
+        # An action always names the column of the target first, so source < target becomes target >
+        # source.
         return Condition(_MIRRORED.get(op, op), columns=((other.side, other.name), own))
 
 
@@ -216,14 +217,14 @@ def _constant(value: object) -> tuple[str, str]:
     """Return the type and the text of a constant.
 
     Raises:
-        BatchError: the server would not get exactly this value; the message names a remedy.
+        BatchError: a batch cannot express exactly this value; the message names a remedy.
     """
     # Match bool before int, because True is an int.
     match value:
         case bool():
             return "boolean", str(value).lower()
         case int() if -(1 << 63) <= value < 1 << 63:
-            # Use int's own text, because a subclass may define another one.
+            # Call int's own method, because a subclass may return another text.
             return "integer", int.__repr__(value)
         case float() if math.isfinite(value):
             return "double", float.__repr__(value)
@@ -241,14 +242,14 @@ def _constant(value: object) -> tuple[str, str]:
 
 
 def _instant(value: datetime) -> str | None:
-    """Return the text of a datetime in a batch; None if it cannot be sent exactly."""
+    """Return the text of a datetime in a batch; None if no text would be exact."""
     try:
         instant = value.astimezone(UTC)
     except OverflowError:
         return None
     text = instant.isoformat(timespec="milliseconds")
-    # Compare with `instant`, not with `value`: in Python, a time in the hour that repeats when
-    # clocks go back does not equal any time in another zone.
+    # Compare with `instant`, not with `value`. An hour repeats when clocks go back. In Python, a
+    # time in this hour never equals a time in another zone.
     if value.utcoffset() is None or datetime.fromisoformat(text) != instant:
         return None
     return text.replace("+00:00", "Z")
@@ -286,8 +287,8 @@ class Upsert:
 class Delete:
     """Delete the rows of `target` for which `where` holds.
 
-    If `source` is given, `where` must hold with at least one row of `source`, and must use all its
-    columns.
+    With a `source`, the server deletes a row if `where` holds for this row and any row of `source`.
+    In that case, `where` must compare every column of `source`.
     """
 
     target: Table
@@ -300,12 +301,12 @@ Action = Insert | Upsert | Delete | Replace
 
 @dataclass(frozen=True)
 class Batch:
-    """A list of actions, which a server applies in this order, either all or none."""
+    """A list of actions. A server applies all of them in this order, or none of them."""
 
     actions: Sequence[Action]
 
     def __post_init__(self) -> None:
-        """Refuse actions whose errors the server could not recognize.
+        """Check the actions for errors that a server would not notice.
 
         Raises:
             BatchError: there are no actions, or the server cannot read a name.
@@ -317,11 +318,11 @@ class Batch:
         self.wire_actions()
 
     def wire_actions(self) -> list[dict[str, Any]]:
-        """Return the actions as `update_hyper_data` of the Tableau Server Client needs them."""
+        """Return the actions in the format of the Tableau Server Client's `update_hyper_data`."""
         return [_wire(action) for action in self.actions]
 
     def json(self) -> str:
-        """Return the body of the request."""
+        """Return the JSON body of an update request."""
         return json.dumps({"actions": self.wire_actions()}, ensure_ascii=False)
 
 
@@ -345,7 +346,7 @@ def _wire(action: Action) -> dict[str, Any]:
 
 
 def _checked_text(text: object, *, what: str) -> str:
-    """Return `text` unchanged, after checking that the server can read it.
+    """Check that the server can read `text`, and return `text` unchanged.
 
     Raises:
         BatchError: `text` is not a str, or the server cannot read it.
@@ -360,7 +361,10 @@ def _checked_text(text: object, *, what: str) -> str:
 
 
 def describe_actions(batch: str) -> str:
-    """Return a numbered list of a batch's actions: the server's notes name at most one action."""
+    """Return a numbered list of a batch's actions.
+
+    The list completes the server's notes, which name at most one action.
+    """
     actions = [
         f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"
         for number, action in enumerate(json.loads(batch)["actions"], start=1)

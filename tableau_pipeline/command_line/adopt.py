@@ -1,4 +1,4 @@
-"""The command `adopt`: propose declarations for data sources that others have published."""
+"""The command `adopt`: propose declarations for data sources of other users."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -22,11 +22,12 @@ _TASKS = "Tasks run until you delete them: on the page of their data source in T
 @click.option("--max-mb", default=1000, show_default=True, help="Download no larger file.")
 @reports
 def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Output) -> int:
-    """Propose declarations for the data sources that others have published in a project.
+    """Propose declarations for the data sources that other users have published in a project.
 
-    It changes nothing on the site.
+    The command changes nothing on the site.
 
-    Exit code: 0 each has a proposal, 1 some have none; the output gives the reasons.
+    Exit code: 0 every data source has a proposal, 1 some data sources have none, for the reasons in
+    the output.
     """
     drafts = list[Proposal]()
     with (
@@ -47,7 +48,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
     written = [*files] if write else []
     tasks = [(draft, task) for draft in drafts for task in draft.tasks or ()]
     failed = sum(1 for draft in drafts if draft.why_not)
-    # Show no count for a proposal without rows, because its file was not read.
+    # A proposal has no rows if its file was not read. Show no count then, because 0 would be wrong.
     counts = {draft.name: sum(draft.rows.values()) if draft.rows else None for draft in drafts}
     rows = [
         (draft.name, counts[draft.name], draft.megabytes, draft.owner, _refresh_times(draft))
@@ -65,7 +66,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
 
 
 def _new_folder(place: Path, key: str) -> Path:
-    """Return the path of a new folder, which is named like the key unless that folder exists."""
+    """Return the path of a folder that does not exist yet, named like the key or similarly."""
     names = chain([key, f"{key}_datasource"], (f"{key}_{number}" for number in count(2)))
     return next(place / name for name in names if not (place / name).exists())
 

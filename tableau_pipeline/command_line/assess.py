@@ -1,4 +1,4 @@
-"""The command `assess`: show what is published on a site, and what the pipeline could save."""
+"""The command `assess`: show the data sources of a site, and estimate what updates would save."""
 
 import logging
 import re
@@ -27,14 +27,15 @@ from tableau_pipeline.resources import resources_from_env
 _HEADS = ("DATA SOURCE", "PROJECT", "KIND", ">MB", ">ROWS", "OWNER", "REFRESHED")
 _HEADS += (f"JOBS OF {JOB_DAYS} DAYS", "UPDATED (UTC)", ">REVISIONS", ">MB SAVED")
 _NOT_KNOWN = "?"
-# Enough to sign in and out, to list the data sources, and to look at some of them.
+# The lowest limit of requests. It suffices to sign in and out, to list the data sources, and to
+# assess some of them.
 _FEWEST_REQUESTS = 10
-# How many names a line of text shows; Markdown and JSON contain all names.
+# How many names a line of text shows. Markdown and JSON show all names.
 _MOST_NAMES = 3
 
 
 @click.command()
-@click.option("--project", metavar="PATH", help="Only this project, and those below it.")
+@click.option("--project", metavar="PATH", help="Only this project, and the projects below it.")
 @click.option(
     "--sample",
     type=click.IntRange(0),
@@ -50,7 +51,7 @@ _MOST_NAMES = 3
     default=500,
     show_default=True,
     metavar="N",
-    help="Send no more requests to the server than this.",
+    help="Send at most N requests to the server.",
 )
 @click.option("--markdown", is_flag=True, help="Write Markdown, for a ticket.")
 @click.option("--redact", is_flag=True, help="Show tokens instead of names, ids and addresses.")
@@ -67,9 +68,12 @@ def assess(
     redact: bool,
     output: Output,
 ) -> int:
-    """Look at what others have published on the site. It needs no project, and writes nothing.
+    """Assess the data sources that other users have published on the site.
 
-    Exit code: 0 each data source was looked at, 1 some were not; the output gives the reasons.
+    The command needs no Dagster project, and writes nothing.
+
+    Exit code: 0 every data source was assessed completely, 1 some were not, for the reasons in the
+    output.
     """
     limits = Limits(max_requests, sample, max_mb, count_rows=not no_rows)
     with _redacted_errors(hidden=redact), output.bar() as bar:
@@ -82,11 +86,11 @@ def assess(
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """What the assessment cost: requests, including repeated ones, and pauses before repetitions.
+    """The cost of an assessment: requests and pauses. A repeated request counts as a request.
 
     Attributes:
         most: how many requests were allowed.
-        paused: seconds of all pauses.
+        paused: the sum of all pauses, in seconds.
     """
 
     sent: int
@@ -102,7 +106,7 @@ class _Cost:
 
 @contextmanager
 def _redacted_errors(*, hidden: bool) -> Generator[None]:
-    """If `hidden`, replace the message of an error by its reason, without names."""
+    """If `hidden`, replace the message of an error by a reason that contains no names."""
     try:
         yield
     except RefreshError as error:
@@ -110,19 +114,19 @@ def _redacted_errors(*, hidden: bool) -> Generator[None]:
             raise
         reason = Tokens("").reason(str(error))
         raise RefreshError(
-            f"No look was possible: {reason}. Run without --redact to read it"
+            f"The site could not be assessed: {reason}. Run without --redact to read the error"
         ) from None
 
 
 class _Pauses(logging.Logger):
-    """Shows what the assessment waits for, without names, and records the seconds of each pause."""
+    """Shows why the assessment waits, without names, and records the seconds of each pause."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__("assess")
         self._tell, self.seconds = tell, list[float]()
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Show a pause, or that another process uses the token."""
+        """Show a pause, or the wait for a token that another process uses."""
         seconds = getattr(record, "seconds", None)
         if seconds is None:
             if getattr(record, "waits_for", "") == "token":
@@ -148,10 +152,10 @@ def _assess_site(
     with dg.build_resources(needed) as resources:
         with resources.tableau.session(pauses, counts=limits.count_rows) as site:
             names = Tokens(str(site.tsc.site_id)) if redact else Names()
-            # Access to the attribute starts hyperd, so delay it until hyperd is needed.
+            # Reading this attribute starts hyperd, so read it only when hyperd is needed.
             hyper = partial(getattr, resources.hyper, "process")
             assessment = look(site, hyper, project=project, limits=limits, names=names, tell=bar)
-        # Count after the session, because signing out takes a request.
+        # Count the requests after the session, because signing out is a request, too.
         cost = _Cost(site.budget.sent, limits.requests, len(pauses.seconds), sum(pauses.seconds))
     return assessment, cost
 
@@ -214,7 +218,7 @@ class _Group:
 
 
 def _grouped(pairs: Iterable[tuple[tuple[str, str], str]]) -> list[_Group]:
-    """Group names by text and remedy; the group with the most names comes first."""
+    """Group names by text and remedy. The group with the most names comes first."""
     names: dict[tuple[str, str], list[str]] = defaultdict(list)
     for text_and_remedy, name in pairs:
         names[text_and_remedy].append(name)
@@ -223,7 +227,7 @@ def _grouped(pairs: Iterable[tuple[tuple[str, str], str]]) -> list[_Group]:
 
 
 def _labelled_datasources(found: Assessment) -> Iterator[tuple[str, AssessedDatasource]]:
-    """Yield the data sources with their names, and with their projects if a name is not unique."""
+    """Yield each data source with a label: its name, plus its project if the name is not unique."""
     counts = Counter(datasource.name for datasource in found.datasources)
     for datasource in found.datasources:
         yield (
@@ -242,7 +246,8 @@ def _obstacle_groups(found: Assessment) -> list[_Group]:
     )
 
 
-# Names in the report for unknown fields of an assessment; all other fields keep their names.
+# Maps fields of an assessment to their names in the report. A field that is not listed here keeps
+# its name.
 _FACTS: Mapping[str, str] = {
     "kind": "what it connects to",
     "compared": "what updates would save",
@@ -252,7 +257,7 @@ _FACTS: Mapping[str, str] = {
 
 
 def _unknown_groups(found: Assessment) -> list[_Group]:
-    """Return first what is not known of any data source, then what is not known of some."""
+    """Return facts unknown for every data source, then facts unknown for some data sources."""
     entirely = [
         _Group(f"{_FACTS.get(field, field)}: {why}", ()) for field, why in found.unknown.items()
     ]
@@ -260,8 +265,8 @@ def _unknown_groups(found: Assessment) -> list[_Group]:
         ((f"{_FACTS.get(fact, fact)}: {_without_name(why, datasource.name)}", ""), label)
         for label, datasource in _labelled_datasources(found)
         for fact, why in datasource.unknown.items()
-        # Leave out forbidden downloads, which are listed as obstacles, and comparisons of live
-        # connections, which never have data.
+        # Leave out forbidden downloads, because the report lists them as obstacles. Leave out
+        # comparisons of live connections, which never have data.
         if fact
         not in (
             *found.unknown,
@@ -303,7 +308,7 @@ def _closing_line(found: Assessment) -> str:
     )
     size = sum(datasource.megabytes or 0 for datasource in datasources)
     incomplete = sum(1 for datasource in datasources if not datasource.is_complete)
-    missing = f" {incomplete} were not looked at as a whole." if incomplete else ""
+    missing = f" {incomplete} were assessed only in part." if incomplete else ""
     return (
         f"This user may see {len(datasources)} data sources, {size:,} MB in all. No obstacle is "
         f"known for {unobstructed}.{missing}"
@@ -325,7 +330,7 @@ def _report_lines(found: Assessment, cost: _Cost) -> Iterator[RenderableType]:
 
 
 def _some_names(group: _Group) -> str:
-    """Return, for example, "Sales, Orders, Stock and 27 more"."""
+    """Shorten the names of a group, for example to "Sales, Orders, Stock and 27 more"."""
     more = len(group.names) - _MOST_NAMES
     names = ", ".join(group.names[:_MOST_NAMES]) or "all"
     return f"{names} and {more} more" if more > 0 else names
@@ -348,7 +353,7 @@ def _markdown(found: Assessment, cost: _Cost) -> str:
         for group in _unknown_groups(found)
     ]
     for title, lines in (
-        ("In the way of an adoption", blocked),
+        ("Obstacles to an adoption", blocked),
         ("What updates would save, estimated", estimates),
         ("Not known", unknown),
     ):

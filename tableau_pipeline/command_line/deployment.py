@@ -1,4 +1,4 @@
-"""The command `deployment`: show whose records a data folder holds; settle a move or a copy."""
+"""The command `deployment`: show the deployment of a data folder that may be moved or copied."""
 
 import click
 from rich.text import Text
@@ -9,18 +9,18 @@ from tableau_pipeline.components.journal import journal_place
 
 
 @click.command()
-@click.option("--moved", is_flag=True, help="The data folder has moved: go on with its records.")
-@click.option("--copied", is_flag=True, help="It is a copy: start a deployment without records.")
+@click.option("--moved", is_flag=True, help="The data folder has moved: continue its records.")
+@click.option("--copied", is_flag=True, help="The folder is a copy: start a new deployment.")
 @reports
 def deployment(module: str | None, *, moved: bool, copied: bool, output: Output) -> int:
-    """Show the deployment whose records the data folder holds.
+    """Show the deployment that owns the records in the data folder.
 
-    Refreshes refuse a copied data folder until you run this with --moved or --copied. With --moved,
-    the copy goes on with the history of the data sources, and nothing may use the other folder any
-    more. With --copied, the copy becomes another deployment, which leaves the data sources of the
-    first one alone.
+    Refreshes refuse a copied data folder until you run this command with --moved or --copied. With
+    --moved, the copy continues the history of the data sources, and nothing may use the original
+    folder again. With --copied, the copy becomes a new deployment without records. The new
+    deployment does not change the data sources of the original deployment.
 
-    Exit code: 0 the data folder is in its place, 1 it is a copy of another one.
+    Exit code: 0 the data folder is where it was created, 1 it is a copy or was moved.
     """
     if moved and copied:
         raise click.UsageError("--moved and --copied exclude each other")

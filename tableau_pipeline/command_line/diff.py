@@ -1,4 +1,4 @@
-"""The command `diff`: show how the published rows differ from those of the models."""
+"""The command `diff`: show how published rows differ from the rows of the models."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -21,9 +21,9 @@ from tableau_pipeline.rendering import command
 )
 @reports
 def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:
-    """Compare the rows that are published with those of the models. It changes nothing.
+    """Compare the published rows of a data source with the rows of its models. Change nothing.
 
-    Exit code: 0 they are equal, 1 they differ, 2 they could not be compared.
+    Exit code: 0 the rows are equal, 1 the rows differ, 2 the rows could not be compared.
     """
     with open_project(module) as project:
         ((key, declared),) = project.named([name]).items()

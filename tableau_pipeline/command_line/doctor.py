@@ -1,4 +1,4 @@
-"""The command `doctor`: check whether this host can refresh. It shows no secrets."""
+"""The command `doctor`: check whether this host can refresh data sources."""
 
 import os
 import platform
@@ -60,8 +60,8 @@ _OLDEST_JAVA, _LEAST_FREE = 17, 5e9
 @click.command()
 @click.option("--no-spark", is_flag=True, help="Do not start Spark, which takes some seconds.")
 @click.option("--upload", is_flag=True, help="Upload a file as large as the largest update.")
-@click.option("--trial", metavar="PROJECT", help="Try out the site instead; see below.")
-@click.option("--resume", is_flag=True, help="Go on with a trial that stopped waiting for a job.")
+@click.option("--trial", metavar="PROJECT", help="Only try out the site in PROJECT; see below.")
+@click.option("--resume", is_flag=True, help="Continue a trial that stopped waiting for a job.")
 @click.option(
     "--wait", default=600, show_default=True, help="Seconds that a trial waits for a job."
 )
@@ -76,14 +76,18 @@ def doctor(
     wait: int,
     output: Output,
 ) -> int:
-    """Check everything that a refresh needs: this host, the server, the rights on each project.
+    """Check everything that a refresh needs: this host, the server, and the rights on each project.
 
-    With --trial, it publishes, updates and deletes a few throwaway data sources in a project of
-    yours, some kilobytes, and shows what the site does where Tableau's documents are silent. Later
-    refreshes use these findings. A trial needs the TABLEAU_* variables and no Dagster project. It
-    leaves nothing behind; after a kill, the next trial cleans up. Run one trial at a time.
+    The output shows no secrets.
 
-    Exit code: 0 nothing is wrong, 1 something is; of a trial: 0 it is finished, 1 it is not.
+    With --trial, the command publishes, updates and deletes a few small data sources in PROJECT. It
+    shows how the site behaves where Tableau's documents say nothing. Later refreshes use these
+    findings. A trial needs the TABLEAU_* variables, but no Dagster project. At its end, a trial
+    deletes its data sources. The next trial deletes what a killed trial has left. Run one trial at
+    a time.
+
+    Exit code: 0 no check failed, 1 a check failed. With --trial: 0 the trial is finished, 1 the
+    trial is not finished.
     """
     if trial is not None:
         return run_trial(trial, wait=wait, resume=resume, output=output)
@@ -129,20 +133,20 @@ def _host() -> Iterator[AccessCheck]:
     result = subprocess.run(command, capture_output=True, text=True, check=False) if java else None
     version = re.search(r'"((\d+)[^"]*)"', result.stderr if result else "")
     text = f"{version[1]}, {java}" if version else "there is none"
-    remedy = f"install Java {_OLDEST_JAVA} or newer, or let JAVA_HOME name one"
+    remedy = f"install Java {_OLDEST_JAVA} or newer, or set JAVA_HOME to its folder"
     yield check_result(
         "java", text, is_fine=version and int(version[2]) >= _OLDEST_JAVA, remedy=remedy
     )
 
 
 def _variables(root: Path, before: Mapping[str, str]) -> Iterator[AccessCheck]:
-    """Show where each variable comes from; in Dagster, `.env` wins over the environment."""
+    """Show the origin of each variable. In Dagster, `.env` overrides the environment."""
     file = root / ".env"
     lines = file.read_text("utf-8").splitlines() if file.is_file() else []
     numbers = {line.partition("=")[0].strip(): number for number, line in enumerate(lines, 1)}
     for name, value in sorted(os.environ.items()):
         if _VARIABLES.fullmatch(name) and value:
-            # A line such as X=${X:-value} keeps the value of the environment.
+            # A line such as X=${X:-value} in `.env` keeps the value of the environment.
             is_from_file = name in numbers and value != before.get(name)
             where = f"{file.name}:{numbers[name]}" if is_from_file else "the environment"
             shown = "(set)" if _SECRETS.match(name) else value
@@ -159,7 +163,7 @@ def _check_project(checks: list[AccessCheck], project: CodeLocation) -> None:
 
 
 def _journal(project: CodeLocation) -> Iterator[AccessCheck]:
-    """Check that the journal belongs here, and that no earlier release kept one elsewhere."""
+    """Report unreadable records, and records that an earlier release kept in another place."""
     place = journal_place()
     count = len(place.recorded_keys())
     text = f'{place.where}, deployment "{place.name}", records of {count} data sources'
@@ -202,17 +206,17 @@ def _spark(spark: Any) -> Iterator[AccessCheck]:
     yield AccessCheck("ok", "spark", f"Spark {session.version}, {master}")
     if in_object_store():
         return
-    # Let each executor write into the data folder, as in the write of a model.
+    # Let each executor write into the data folder, as executors do when Spark writes a model.
     with TemporaryDirectory(dir=data_dir(), prefix="doctor ") as folder:
         session.range(0, 64, 1, 8).write.parquet(f"{folder}/rows")
         arrived = [*Path(folder, "rows").glob("part-*.parquet")]
     text = f"{'write to' if arrived else 'do not write where this host reads:'} {data_dir()}"
-    remedy = "let PIPELINE_DATA_DIR name a folder that all of them share, or an object store"
+    remedy = "set PIPELINE_DATA_DIR to a folder that all executors share, or to an object store"
     yield check_result("executors", text, is_fine=arrived, remedy=remedy)
 
 
 def _site_facts(facts: SiteFacts) -> Iterator[AccessCheck]:
-    """Show what refreshes and trials have learnt about the site."""
+    """Show which facts refreshes and trials have found out about the site."""
     if facts.learnt_at is None:
         text = "it is not known yet what this release does where Tableau's documents are silent"
         yield AccessCheck(
@@ -251,7 +255,7 @@ def _check_server(
             found, "upload", access_checks.on_upload(site) if upload and site.payload_limit else ()
         )
         add_checks(found, "projects", access_checks.on_projects(site, places))
-        # Of each project, check the first data source that is published.
+        # In each project, check the first declared data source that is published.
         recorded = [
             (datasource.project_path, records[key].checkpoint)
             for key, datasource in [*declared.items()][::-1]

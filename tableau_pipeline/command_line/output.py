@@ -23,9 +23,9 @@ from rich.text import Text
 from tableau_pipeline.outcome import Accept
 from tableau_pipeline.rendering import markdown_text, message_of
 
-# The width if the output is not a terminal. It may be a CI log, for example, with long lines.
+# The width if the output is not a terminal. A CI log, for example, shows long lines.
 _WIDE = 200
-# The least width of a table, so that names stay complete; narrower terminals wrap its lines.
+# The least width of a table, so that names stay complete. A narrower terminal wraps the lines.
 _NARROW = 80
 # The styles of the signs before a line.
 _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "green", "=": "dim"}
@@ -33,28 +33,29 @@ _STYLES = {"ok": "green", "x": "bold red", "!": "yellow", "~": "cyan", "+": "gre
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Write no more, and go on: the exit code still reports the result."""
+        """Stop writing, but let the command finish: its exit code still reports the result."""
         _end_output(self.file)
 
 
 def _end_output(stream: IO[str]) -> None:
-    """Drop all further output, because the reader has closed the pipe."""
+    """Drop all further output, because the program that reads it has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Output:
     """Writes results to the standard output, and progress and errors to the standard error.
 
-    With `as_json`, it writes one object with the result, and nothing else.
+    With `as_json`, it writes the result as one JSON object, and shows no progress.
     """
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         for stream in (sys.stdout, sys.stderr):
-            # A character that the terminal cannot show must not end the command.
+            # Replace characters that the terminal cannot show. Otherwise they would end the
+            # command.
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
-        # The caller may have closed the standard output, or the standard error.
+        # Each stream may be None, because the caller may have closed it.
         is_terminal = sys.stdout is not None and sys.stdout.isatty()
         width = max(shutil.get_terminal_size().columns, _NARROW) if is_terminal else _WIDE
         self._console = _Console(width=width, highlight=False, emoji=False, markup=False)
@@ -78,7 +79,7 @@ class Output:
                 self._console.print(renderable, soft_wrap=not isinstance(renderable, Table))
 
     def progress(self, text: str) -> None:
-        """Show a user what the command is doing; with JSON, show nothing."""
+        """Show a user what the command is doing. With `as_json`, show nothing."""
         if not self.as_json:
             self._errors.print(text, style="dim", soft_wrap=True)
 
@@ -86,8 +87,8 @@ class Output:
     def bar(self) -> Generator[Callable[..., None]]:
         """Show a progress bar.
 
-        The block calls the yielded function with the current step, and the share that is done if
-        it is known.
+        The block calls the yielded function with the current step and the share that is done. The
+        share may be left out if it is unknown.
         """
         hidden = self.as_json or not self._errors.is_terminal
         with Progress(console=self._errors, transient=True, disable=hidden) as progress:
@@ -96,7 +97,7 @@ class Output:
             def tell(text: str, share: float | None = None) -> None:
                 total = None if share is None else 1
                 done = share or 0
-                # Without `refresh`, the next text may replace this one before it is shown.
+                # Without `refresh`, the next text may replace this text before a user sees it.
                 progress.update(task, description=text, completed=done, total=total, refresh=True)
 
             yield tell
@@ -111,7 +112,7 @@ class Output:
 
 
 def reports(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the option `--json`, its `output`, and the module of the definitions."""
+    """Add the option `--json` to a command, and pass it an `Output` and the `--module`."""
     option = click.option(
         "--json",
         "output",
@@ -123,7 +124,7 @@ def reports(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def accept_option(help_text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Return the option `--accept` of a command."""
+    """Return a decorator that adds the option `--accept` to a command."""
     choices = click.Choice([str(accept) for accept in Accept])
     return click.option("--accept", multiple=True, type=choices, help=help_text)
 
@@ -132,7 +133,8 @@ class LogLines(logging.Logger):
     """Shows the log records that `shows` selects, and the rows of each materialized asset.
 
     Args:
-        tell: called with each message for a progress bar, and with the share if the record has one.
+        tell: called for a progress bar, with each message and the share that is done; the share is
+            None if the record has no share.
     """
 
     def __init__(
@@ -146,7 +148,7 @@ class LogLines(logging.Logger):
         self._tell = tell
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Show a message with the elapsed seconds, without run and step."""
+        """Show the elapsed seconds and the message, without the run and the step."""
         event = getattr(record, "dagster_event", None)
         text = message_of(record)
         if event and event.event_type_value == "ASSET_MATERIALIZATION":
@@ -182,7 +184,7 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) ->
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str | int | None]]) -> str:
-    """Return a table in Markdown; the headings are as in `columns`."""
+    """Return a table in Markdown. As in `columns`, ">" before a heading aligns its column right."""
     lines = [[head.lstrip(">") for head in heads]]
     lines.append(["---:" if head.startswith(">") else "---" for head in heads])
     for row in rows:
@@ -195,7 +197,7 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str | int | Non
 
 
 def ago(then: datetime, now: datetime) -> str:
-    """Return a time and its age in the time zone of this host: "2025-03-01 06:02 (4 h ago)"."""
+    """Return a time in the time zone of this host, with its age: "2025-03-01 06:02 (4 h ago)"."""
     minutes = int((now - then).total_seconds() // 60)
     span = f"{minutes} min" if minutes < 100 else f"{minutes // 60} h"
     span = span if minutes < 48 * 60 else f"{minutes // (24 * 60)} days"
@@ -203,7 +205,7 @@ def ago(then: datetime, now: datetime) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """Convert a value that JSON cannot express."""
+    """Convert a value that the JSON encoder does not know."""
     match value:
         case datetime():
             return value.astimezone(UTC).isoformat()

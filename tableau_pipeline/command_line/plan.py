@@ -1,4 +1,4 @@
-"""The command `plan`: show what the next refreshes would do, and why. It changes nothing."""
+"""The command `plan`: show what the next refreshes would do, and why."""
 
 import os
 from collections.abc import Generator, Mapping, Sequence
@@ -23,7 +23,8 @@ from tableau_pipeline.refresh.decide import Options
 from tableau_pipeline.refresh.preview import Note, Preview, preview
 from tableau_pipeline.rendering import Face, markdown_text, megabytes, rendered
 
-# The closing line counts these in this order; it shows `_ALWAYS_COUNTED` even if their count is 0.
+# The closing line counts the previews of these kinds, in this order. It shows the kinds in
+# `_ALWAYS_COUNTED` even if their count is 0.
 _COUNTED = (
     *(Status.UPDATE, Status.PUBLISH, Status.MOVE, Status.METADATA, Status.REMOVED),
     *(Status.REFUSED, Status.FAILED, Status.UNKNOWN, Status.UNCHANGED),
@@ -36,7 +37,7 @@ _SIGNS = {
     Status.UNKNOWN: "?",
     Status.REMOVED: "-",
 }
-# For these kinds, the headline shows the kind, because the decision would say the same.
+# For these kinds, the headline shows the kind, because the decision would only repeat it.
 _UNDECIDED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)
 _OFFLINE = "Offline: what others changed on the server since the last refresh is not known."
 _NO_HOME = "DAGSTER_HOME is not set: which rows a check has rejected is not known."
@@ -64,13 +65,13 @@ _NO_RECORDS = (
     "--max-change",
     type=click.FloatRange(min=0),
     metavar="PERCENT",
-    help="Of an approval: how many rows of a table may come, go or change.",
+    help="With --base: the share of a table's rows that an approved refresh may change.",
 )
 @click.option(
     "--max-shrink",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="Of an approval: how many rows fewer a table may have.",
+    help="With --base: the share of its rows that a table may lose in an approved refresh.",
 )
 @click.option("--samples", is_flag=True, help="Show some values of rows in refusals.")
 @click.option("--format", "form", type=click.Choice(["text", "markdown"]), default="text")
@@ -86,9 +87,10 @@ def plan(
     output: Output,
     **given: Any,
 ) -> int:
-    """Show what the next refreshes would do, and why. It changes nothing.
+    """Show what the next refreshes would do, and why. Change nothing.
 
-    Exit code: 0 nothing would change, 2 something would, 1 one would be refused or fail.
+    Exit code: 0 no refresh would change anything, 2 a refresh would change something, 1 a refresh
+    would be refused or fail.
     """
     if base is not None and not base.strip():
         raise click.UsageError("--base is empty: name a revision of git, or leave it out")
@@ -117,8 +119,9 @@ def plan(
     output.result(report.data, text, *saved)
     if not is_saved or report.counts[Status.REFUSED] or report.counts[Status.FAILED]:
         return 1
-    # The exit codes are those of Terraform. With --base, every data source that is declared
-    # differently is a change, and a file that could not be read may contain one.
+    # The exit codes are the exit codes of `terraform plan -detailed-exitcode`. With --base, each
+    # changed declaration counts as a change. A file that could not be read also counts, because it
+    # may contain a changed declaration.
     if former:
         return 2 if previews or former.unread else 0
     return 2 if len(previews) > report.counts[Status.UNCHANGED] else 0
@@ -126,12 +129,12 @@ def plan(
 
 @dataclass(frozen=True)
 class _Report:
-    """What the command shows.
+    """The report that the command shows.
 
     Attributes:
         notes: sentences about the whole plan.
-        left_out: what could not be compared.
-        is_compared: whether the plan has only what is declared differently from before.
+        left_out: the declarations that could not be compared.
+        is_compared: whether the plan has only changed declarations (`--base`).
     """
 
     previews: Sequence[Preview]
@@ -145,7 +148,7 @@ class _Report:
 
     @cached_property
     def _sizes(self) -> tuple[int, int]:
-        """The bytes of all refreshes, and the number of those whose size is not known."""
+        """The known bytes of all refreshes, and the number of refreshes of unknown size."""
         unknown = sum(
             preview.size is None and preview.kind in (Status.UPDATE, Status.PUBLISH)
             for preview in self.previews
@@ -159,7 +162,7 @@ class _Report:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The plan as JSON; `saved` is for files."""
+        """The plan as JSON, without `saved`, which only files contain."""
         size, unknown = self._sizes
         shown = [field.name for field in fields(Preview) if field.name != "saved"]
         datasources = [
@@ -189,7 +192,7 @@ def _previewing(
     samples: bool,
     **_: object,
 ) -> Generator[PreviewOf]:
-    """Yield a function that previews the refresh of a data source; all previews share a session."""
+    """Yield a function that previews the refresh of a data source. All previews share a session."""
     needs_counts = any(declared.needs_counts for declared in project.datasources.values())
     with project.resources() as resources, ExitStack() as stack:
         site = None
@@ -215,7 +218,7 @@ def _previewing(
                     misspelled_models(project.definitions, datasource) if lacks_snapshot else ()
                 )
                 guesses = (Note("model", text) for text in models)
-                # Users know the data source by its key without the environment.
+                # Users know the data source by the key that has no prefix of the environment.
                 saved = previewed.saved
                 return replace(
                     previewed,
@@ -230,13 +233,13 @@ def _previewing(
 
 
 def _reasons(each: Preview) -> list[str]:
-    # Show no reason for no change: there is only one, and it applies to most data sources.
+    # Show no reason for "no change": all such data sources share one reason.
     shown = "" if each.kind is Status.UNCHANGED else each.reason
     return [f"because: {text}" for text in shown.split("\n") if text]
 
 
 def _remarks(each: Preview) -> list[str]:
-    """Return the notes and the fix, a line for each."""
+    """Return a line for each note, and a line for the fix."""
     fix = rendered(each.refusals, Face.COMMAND_LINE, key=each.key)
     return [
         *(f"{note.topic}: {note.text}" for note in each.notes),
@@ -245,7 +248,7 @@ def _remarks(each: Preview) -> list[str]:
 
 
 def _tree(each: Preview) -> Text:
-    """Return the headline with a branch for each reason and remark; lines are not wrapped."""
+    """Return the headline with a branch for each reason and remark. No line is wrapped."""
     tree = signed(_sign(each), f"{each.name}  {_headline(each)}")
     branches = _reasons(each) + _remarks(each)
     for number, branch in enumerate(branches, 1):
@@ -275,8 +278,8 @@ def _headline(each: Preview) -> str:
     """Return, for example, "update  +28,135 -0 of 308,641 rows  2.40 MB of 95.00 MB"."""
     parts = [each.decision if each.kind not in _UNDECIDED else each.kind]
     if each.kind is Status.UPDATE and each.size is not None:
-        # With several tables, show no share: `rows` counts the fact table alone, but the changes
-        # are of all tables.
+        # With several tables, show no total: `rows` counts only the fact table, but the changes
+        # include all tables.
         share = "" if each.tables > 1 else f"of {each.rows:,} "
         parts.append(f"+{each.inserted:,} -{each.deleted:,} {share}rows")
         limit = f" of {megabytes(each.limit)}" if each.limit else ""

@@ -44,7 +44,7 @@ class CodeLocation:
 
     @cached_property
     def datasources(self) -> Mapping[str, PublishedDatasource]:
-        """The declared data sources by asset key, in the order of their names."""
+        """Maps asset keys to the declared data sources, in the order of their names."""
         components = map(component_of, specs_of(self.definitions))
         datasources = {
             component.key: component
@@ -54,10 +54,10 @@ class CodeLocation:
         return dict(sorted(datasources.items(), key=lambda item: item[1].name.casefold()))
 
     def named(self, names: Sequence[str]) -> Mapping[str, PublishedDatasource]:
-        """Return the data sources with these asset keys or names; all of them if none are given.
+        """Return the data sources with these asset keys or names; without names, all data sources.
 
         Raises:
-            click.UsageError: a name matches no data source. So a typing error never selects all.
+            click.UsageError: a name matches no data source.
         """
         if not names:
             return self.datasources
@@ -77,7 +77,7 @@ class CodeLocation:
 
     @cached_property
     def rejected(self) -> Mapping[str, Sequence[str]]:
-        """Maps each rejected model to the checks that rejected its newest rows; read only once."""
+        """Maps each rejected model to the checks that rejected its newest rows."""
         models = {model for source in self.datasources.values() for model in source.models}
         return rejected_models(self.instance, self.definitions.resolve_asset_graph(), models)
 
@@ -99,7 +99,7 @@ class CodeLocation:
         """Set up the resources `snapshots`, `hyper` and `tableau` of the location.
 
         Raises:
-            RefusedError: the location lacks one of them.
+            RefusedError: the location lacks one of these resources.
         """
         given = dict(self.definitions.resources or {})
         names = ("snapshots", "hyper", "tableau")
@@ -119,14 +119,14 @@ def open_project(module: str | None, *, without_runs: bool = False) -> Generator
 
     Args:
         module: the module of the definitions; None for the module of the current folder's project.
-        without_runs: if DAGSTER_HOME is not set, assume that there were no runs, instead of
-            refusing.
+        without_runs: whether a missing DAGSTER_HOME means that there were no runs, instead of an
+            error.
 
     Raises:
-        RefusedError: there is no project, or no instance; or a declaration is wrong.
+        RefusedError: there is no project, there is no instance, or a declaration is wrong.
     """
-    # Look for the project before the instance: in the wrong folder, the useful message is that
-    # there is no project.
+    # Look for the project before the instance. In a wrong folder, users need the message that there
+    # is no project.
     location = _module(prepare(), module)
     with ExitStack() as stack:
         is_empty = without_runs and not os.environ.get("DAGSTER_HOME")
@@ -135,9 +135,9 @@ def open_project(module: str | None, *, without_runs: bool = False) -> Generator
 
 
 def prepare() -> DagsterProject:
-    """Set the environment and the path of modules for the project of the current folder.
+    """Set environment variables and the module path for the project of the current folder.
 
-    Dagster does the same for a run.
+    Dagster does so for a run.
     """
     project = find_project(Path.cwd())
     os.environ.update(variables_of(project.root))
@@ -159,10 +159,10 @@ def _module(project: DagsterProject, named: str | None) -> str:
 
 
 def _definitions(module: str) -> tuple[dg.Definitions, Path]:
-    # `loading_alone` sets a load context; without it, Dagster would query the instance about each
-    # file of the project.
+    # `loading_alone` sets a load context. Without a load context, Dagster would query the instance
+    # for each file of the project.
     with warnings.catch_warnings(), loading_alone():
-        # Silence warnings: they are for the author of the definitions.
+        # Hide warnings, because they address the author of the definitions.
         warnings.simplefilter("ignore")
         try:
             loaded = import_module(module)

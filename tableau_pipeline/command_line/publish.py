@@ -1,4 +1,4 @@
-"""The command `publish`: make a published data source equal to files, in this process."""
+"""The command `publish`: make a published data source equal to files."""
 
 import os
 import tomllib
@@ -37,18 +37,18 @@ from tableau_pipeline.scripting.files import publish_files
     type=click.Choice(get_args(Mode)),
     default="replace",
     show_default=True,
-    help="Replace all rows, or append those of these files.",
+    help="Replace all rows, or append the rows of these files.",
 )
-@click.option("--file-column", help="With append: a column to add, with the file of each row.")
+@click.option("--file-column", help="With append: name of a new column with each row's file.")
 @click.option("--columns", help='Types as a Spark schema, "id bigint, day date".')
-@click.option("--format", type=click.Choice(get_args(Format)), help="By default, by the suffix.")
+@click.option("--format", type=click.Choice(get_args(Format)), help="Default: by the file suffix.")
 @click.option("--reader", multiple=True, metavar="OPTION=VALUE", help="How to read: sep=;")
 @click.option("--bad-rows", type=click.Choice(get_args(BadRowsPolicy)), default="refuse")
 @click.option("--nested", type=click.Choice(get_args(Nested)), default="refuse")
 @click.option("--create-project", is_flag=True, help="Create the project if it is absent.")
-@click.option("--adopt", is_flag=True, help="Take over a data source that was not published here.")
+@click.option("--adopt", is_flag=True, help="Take over a data source that another user published.")
 @click.option("--full", is_flag=True, help="Send everything, even if nothing changed.")
-@accept_option("What to accept once instead of refusing it.")
+@accept_option("Accept this once instead of refusing it.")
 @click.option("--samples", is_flag=True, help="Show some values of rows in refusals.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
 @click.option("--build-only", is_flag=True, help="Build the full .hyper file, and stop.")
@@ -69,10 +69,11 @@ def publish(
 ) -> int:
     """Publish CSV, JSON or Parquet files: a PATH is a file, a folder, or a pattern in quotes.
 
-    It runs in any folder, without Spark and Dagster. It needs TABLEAU_SERVER_URL,
+    The command runs in any folder, without Spark and Dagster. It needs TABLEAU_SERVER_URL,
     TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE.
 
-    Exit code: 0 it was published, or nothing had changed; 1 it was refused or failed.
+    Exit code: 0 the files are published, or nothing had changed; 1 the publish was refused or
+    failed.
     """
     note = _use_data_folder()
     if note:
@@ -107,7 +108,7 @@ def publish(
 
 @contextmanager
 def _in_data_folder() -> Generator[None]:
-    """Raise a SettingError if the data folder cannot be used, such as in a read-only home."""
+    """Replace an OSError in the data folder, for example of a read-only disk, by a SettingError."""
     try:
         yield
     except OSError as error:
@@ -149,10 +150,10 @@ def _reader(options: Sequence[str]) -> dict[str, str]:
 
 
 def _use_data_folder() -> str:
-    """Use the data folder of the project, or a folder of this user.
+    """If the environment names no data folder, use the folder of the project or of this user.
 
     Returns:
-        What a user should know about a new folder; "" if the folder is not new.
+        A note about a folder that this publish will create; "" if the user has the folder already.
     """
     if root := _dagster_project():
         # Dagster is needed only here, to read the variables in the `.env` of the project.
@@ -164,7 +165,7 @@ def _use_data_folder() -> str:
     is_named = os.environ.get("PIPELINE_DATA_DIR") or os.environ.get("DAGSTER_HOME")
     if is_named or in_checkout():
         return ""
-    # Never use the current folder: a job of cron may start in any folder.
+    # Never use the current folder, because cron may start a job in any folder.
     folder = user_data_dir()
     os.environ["PIPELINE_DATA_DIR"] = str(folder)
     if folder.exists():
@@ -177,9 +178,9 @@ def _use_data_folder() -> str:
 
 
 def _dagster_project() -> Path | None:
-    """Return the root of the Dagster project that the current folder is in; None outside one.
+    """Return the root of the Dagster project around the current folder; None outside a project.
 
-    Unlike `find_project`, this does not import Dagster.
+    Unlike `find_project`, this function does not import Dagster.
 
     Raises:
         SettingError: a pyproject.toml is damaged.
@@ -189,7 +190,7 @@ def _dagster_project() -> Path | None:
         try:
             settings = tomllib.loads(file.read_text("utf-8")) if file.is_file() else {}
         except ValueError as error:
-            # It decides which data folder is used.
+            # Do not skip this file: its project decides which data folder is used.
             raise SettingError(f"{file} cannot be read: {error}") from error
         if "project" in settings.get("tool", {}).get("dg", {}):
             return folder

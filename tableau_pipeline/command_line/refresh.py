@@ -1,4 +1,4 @@
-"""The command `refresh`: refresh one data source, in this process or in a deployment."""
+"""The command `refresh`: refresh a data source, in this process or in a deployment."""
 
 import json
 import time
@@ -29,7 +29,7 @@ from tableau_pipeline.scripting.environment import current_user
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _POLL_SECONDS, _TIMEOUT = 2.0, 60
-# The pauses before a web server that has started a run is asked again: it may be restarted.
+# Seconds between attempts to ask a web server about its run, because the server may restart.
 _PAUSES = (2, 5, 10, 30, 60)
 _END_STATES = ("SUCCESS", "FAILURE", "CANCELED")
 _LAUNCH_MUTATION = (
@@ -58,24 +58,24 @@ _RESULT_FIELDS = ("summary", "decision", "reason")
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--models", is_flag=True, help="Run its models first, and all upstream of them.")
+@click.option("--models", is_flag=True, help="First run its models and all upstream assets.")
 @click.option("--full", is_flag=True, help="Send everything, even if nothing changed.")
-@click.option("--metadata-only", is_flag=True, help="Publish captions and the like, no new rows.")
-@accept_option("What to accept once instead of refusing it.")
+@click.option("--metadata-only", is_flag=True, help="Publish only metadata, such as captions.")
+@accept_option("Accept this once instead of refusing it.")
 @click.option(
     "--approval",
     type=_FILE,
-    help="Refuse what this approval does not cover. Without NAME: all that it approves.",
+    help="Refuse changes outside this approval. Without NAME: refresh all it approves.",
 )
 @click.option(
     "--plan",
     type=_FILE,
-    help="Carry out this saved plan, or refuse. Without NAME: all that it plans.",
+    help="Carry out exactly this saved plan. Without NAME: refresh all it plans.",
 )
 @click.option("--samples", is_flag=True, help="Show some values of rows in refusals.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
 @click.option("--build-only", is_flag=True, help="Build the full .hyper file, and stop.")
-@click.option("--webserver", metavar="URL", help="Run it in the deployment of this web server.")
+@click.option("--webserver", metavar="URL", help="Run in the deployment of this web server.")
 @reports
 def refresh(
     module: str | None,
@@ -88,9 +88,9 @@ def refresh(
     output: Output,
     **given: Any,
 ) -> int:
-    """Refresh a data source: in this process, as a run of this Dagster instance.
+    """Refresh a data source, as a run in this process or in the deployment of a web server.
 
-    Exit code: 0 it was refreshed, 1 it was refused or failed.
+    Exit code: 0 the data source was refreshed, 1 the refresh was refused or failed.
     """
     entries = _entries(approval, plan)
     given = {**given, "accept": [*given["accept"]], "by": current_user()}
@@ -110,7 +110,7 @@ def refresh(
     return 0 if all(result["success"] for result in results) else 1
 
 
-# For each option, the entries of its file by the keys of their data sources.
+# Maps the option of each given file to its entries, by the asset key of the data source.
 _Entries = Mapping[str, Mapping[str, Approval | SavedPlan]]
 
 
@@ -126,7 +126,7 @@ def _entries(approval: Path | None, plan: Path | None) -> _Entries:
 
 
 def _named_keys(project: CodeLocation, name: str | None, entries: _Entries) -> list[str]:
-    """Return the key of the named data source, or all keys in the file of a plan or approval."""
+    """Return the named data source's key; without a name, all keys in the plan or approval."""
     if name:
         return [*project.named([name])]
     keys = [key for file in entries.values() for key in file]
@@ -139,7 +139,7 @@ def _config_of(key: str, entries: _Entries) -> dict[str, Any]:
     """Return the run config that holds the entry of a data source.
 
     Raises:
-        RefusedError: the file has no entry for it.
+        RefusedError: the file has no entry for the data source.
     """
     config = {}
     for option, file in entries.items():
@@ -162,12 +162,13 @@ def run_refresh(
     output: Output,
     assets: Sequence[dg.AssetKey] | None = None,
 ) -> dict[str, Any]:
-    """Refresh a data source as a run of Dagster; return what the run reports.
+    """Refresh a data source as a run of Dagster; return the result as values for JSON.
 
     Args:
-        config: the config of its step.
-        webserver: the URL of the web server of the deployment that runs it; None for this process.
-        assets: what else the run makes; by default the two assets of the data source.
+        config: the config of the data source's step.
+        webserver: the URL of a web server, whose deployment runs the refresh; None for this
+            process.
+        assets: the assets that the run makes; by default the two assets of the data source.
     """
     work = _Work(project, key, assets or asset_keys(key), config)
     return _launch(work, webserver, output) if webserver else _execute(work, output)
@@ -210,11 +211,11 @@ def _selected_assets(
 
 
 def _execute(work: _Work, output: Output) -> dict[str, Any]:
-    """Run the assets in this process; return what the command reports."""
+    """Run the assets in this process; return the result as values for JSON."""
     project = work.project
     # Leave out the closing line, which the command itself shows as its result.
     lines = LogLines(output, lambda record: not hasattr(record, "closes"))
-    # Use this logger, because Dagster's own would put run and step before each line.
+    # Use this logger, because Dagster's own logger would put run and step before each line.
     loggers = {"command_line": dg.LoggerDefinition(lambda _: lines)}
     definitions = dg.Definitions.merge(project.definitions, dg.Definitions(loggers=loggers))
     with in_location(project.definitions):
@@ -264,7 +265,8 @@ def _launch(work: _Work, url: str, output: Output) -> dict[str, Any]:
             f"{error}. The run may have started: look at {url.rstrip('/')}/runs first"
         ) from error
     if "run" not in launched:
-        # A deployment of another release may not know an option of the run config.
+        # This happens, for example, if an older deployment does not know an option of the run
+        # config.
         problems = [each["message"] for each in launched.get("errors", ())]
         problem = launched.get("message") or "; ".join(problems)
         raise RefreshError(f"{url} did not start the run: {problem}")
@@ -274,7 +276,7 @@ def _launch(work: _Work, url: str, output: Output) -> dict[str, Any]:
 
 
 def _follow(run_id: str, key: str, url: str, output: Output) -> dict[str, Any]:
-    """Show what a run does until its end; return what it reports."""
+    """Show the log of a run until its end; return the result as values for JSON."""
     status, reason, accepts, cursor, fields = "", "", list[str](), None, dict[str, str]()
     while status not in _END_STATES:
         time.sleep(_POLL_SECONDS if status else 0)
@@ -302,7 +304,7 @@ def _news_of(run_id: str, url: str, cursor: str | None) -> dict[str, Any]:
     """Return the status of a run, and its events since the cursor.
 
     Raises:
-        RefreshError: the web server does not answer for minutes.
+        RefreshError: the web server has not answered several times in a row.
     """
     for pause in (*_PAUSES, None):
         try:
@@ -315,7 +317,7 @@ def _news_of(run_id: str, url: str, cursor: str | None) -> dict[str, Any]:
 
 
 def _accepts(metadata: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return what a user may accept to let the failed step go on."""
+    """Return the values of `accept` that would let the failed step succeed."""
     texts = [entry["jsonString"] for entry in metadata if entry.get("label") == REFUSALS]
     return accepts_of(Refusal.of_json(refusal) for text in texts for refusal in json.loads(text))
 
@@ -333,7 +335,7 @@ def _ask(url: str, query: str, **variables: Any) -> dict[str, Any]:
         result = answer.json()
     except (requests.RequestException, ValueError) as error:
         raise RefreshError(
-            f"No Dagster web server answers at {url}: {type(error).__name__}. Name it as in "
+            f"No Dagster web server answers at {url}: {type(error).__name__}. Give a URL such as "
             "http://127.0.0.1:3000"
         ) from error
     if errors := result.get("errors"):

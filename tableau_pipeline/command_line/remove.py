@@ -17,14 +17,15 @@ from tableau_pipeline.core.identity import root_from
 def remove(module: str | None, *, project_root: str, yes: bool, output: Output) -> int:
     """Delete the data sources that this deployment has published below a project.
 
-    It deletes only data sources that a record of this deployment names, and that are still below
-    the project. It keeps those that users published there, and all projects.
+    The command deletes a data source only if a record of this deployment names it, and if it is
+    still below the project. Data sources that users published there stay, and so do all projects.
 
-    Exit code: 0 all of them are gone, 1 some are not, or there is no such project.
+    Exit code: 0 all of these data sources are gone, 1 some of them are left, or the project does
+    not exist.
     """
     root = root_from(project_root)
     if not root:
-        raise click.UsageError("--project-root is empty: production is not removed as a whole")
+        raise click.UsageError("--project-root is empty: production cannot be removed as a whole")
     with (
         open_project(module) as project,
         project.resources() as resources,

@@ -1,4 +1,4 @@
-"""The commands `rollback`, `hold` and `release`: keep a data source at what it showed before."""
+"""The commands `rollback`, `hold` and `release`: keep a data source at a version."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,16 +29,16 @@ _MAX_LISTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a data source showed from one refresh to the next that changed it.
+    """The content of a data source between two refreshes that changed it.
 
     Attributes:
-        number: of the refresh that first published it.
+        number: the number of the refresh that first published this version.
         at: when that refresh changed the rows; None if it is not known.
-        rows: by table.
+        rows: the number of rows of each table.
         changed: the tables that this refresh changed.
         gone: the tables whose rows are no longer stored, which prevents a rollback to this version.
-        is_current: whether it is published now, as far as the records show.
-        accepted: what was accepted for it, and by whom; "" for nothing.
+        is_current: whether this version is published now, as far as the records show.
+        accepted: what was accepted for this version, and by whom; "" if nothing was accepted.
     """
 
     number: int
@@ -54,7 +54,7 @@ def versions_of(journal: StoredJournal, snapshots: Snapshots) -> Iterator[Versio
     """Yield the versions of a data source that still have records, the newest first."""
     newer: Checkpoint | None = None
     is_current = True
-    # A refresh that changed nothing has the version of the one before it.
+    # A refresh that changed nothing belongs to the version of the refresh before it.
     for checkpoint in [*journal.checkpoints(), None]:
         if newer and not (checkpoint and _same(checkpoint, newer)):
             before = checkpoint.tables if checkpoint else {}
@@ -80,7 +80,7 @@ def versions_of(journal: StoredJournal, snapshots: Snapshots) -> Iterator[Versio
 
 
 def _same(one: Checkpoint, other: Checkpoint) -> bool:
-    """Whether both published the same rows and metadata; a model may have run in between."""
+    """Whether both checkpoints have the same rows and metadata."""
     return (
         one.tables.keys() == other.tables.keys()
         and all(table.same_content(other.tables[name]) for name, table in one.tables.items())
@@ -90,11 +90,11 @@ def _same(one: Checkpoint, other: Checkpoint) -> bool:
 
 @click.command()
 @click.argument("name")
-@click.option("--to", "version", type=click.IntRange(1), help="The version, as the list shows it.")
+@click.option("--to", "version", type=click.IntRange(1), help="Number of the version in the list.")
 @click.option("--list", "is_list", is_flag=True, help="Show the versions, and change nothing.")
-@click.option("--why", default="", help="The reason, for all who see that it is held.")
+@click.option("--why", default="", help="Reason, shown to everyone who sees the hold.")
 @click.option("--dry-run", is_flag=True, help="Plan and report, but change nothing.")
-@click.option("--webserver", metavar="URL", help="Run it in the deployment of this web server.")
+@click.option("--webserver", metavar="URL", help="Run in the deployment of this web server.")
 @reports
 def rollback(
     module: str | None,
@@ -107,12 +107,12 @@ def rollback(
     webserver: str | None,
     output: Output,
 ) -> int:
-    """Publish again what a data source showed before, and hold it there.
+    """Publish an earlier version of a data source again, and hold the data source at this version.
 
-    Without --to, that is the version before the current one. Refreshes skip the data source then,
-    until `tableau-pipeline release NAME`. What people edited in it stays.
+    Without --to, the command publishes the version before the current version. Afterwards,
+    refreshes skip the data source until `tableau-pipeline release NAME`. Edits of users stay.
 
-    Exit code: 0 it was rolled back, 1 it was refused or failed.
+    Exit code: 0 the data source was rolled back, 1 the rollback was refused or failed.
     """
     with open_project(module) as project:
         (key,) = project.named([name])
@@ -138,7 +138,7 @@ def _version_before(versions: Sequence[Version], key: str) -> int:
         if not (version.is_current or version.gone):
             return version.number
     raise RefusedError(
-        f"No version of {key} from before is left: either it was published once, or the rows of "
+        f"No earlier version of {key} is left: either it was published once, or the rows of "
         "earlier versions are no longer stored (keep_days)",
         code=Code.NO_VERSION,
     )
@@ -166,18 +166,18 @@ def _table(versions: Sequence[Version]) -> Any:
 
 @click.command()
 @click.argument("name")
-@click.option("--why", default="", help="The reason, for all who see that it is held.")
+@click.option("--why", default="", help="Reason, shown to everyone who sees the hold.")
 @reports
 def hold(module: str | None, name: str, *, why: str, output: Output) -> int:
     """Keep a data source as it is: refreshes skip it until `tableau-pipeline release NAME`.
 
-    Exit code: 0 it is held.
+    Exit code: 0 the data source is held.
     """
     with open_project(module) as project:
         key, journal = _journal(project, name)
         held = Hold(by=current_user(), why=why)
         put_hold(journal.place, journal.key, held)
-        # A running refresh has passed the check for holds; the next one waits for its end.
+        # A running refresh has already checked for holds. The next refresh finds this hold.
         running = live_claim(journal.history(), journal)
     data = {"key": key, "held": held.model_dump(mode="json")}
     late = Text(f"    {name_of(running)} refreshes it, and may still finish") if running else None
@@ -191,7 +191,7 @@ def hold(module: str | None, name: str, *, why: str, output: Output) -> int:
 def release(module: str | None, name: str, *, output: Output) -> int:
     """End a hold: the next refresh publishes the models again.
 
-    Exit code: 0 the data source is not held any more.
+    Exit code: 0 the data source is no longer held.
     """
     with open_project(module) as project:
         key, journal = _journal(project, name)
@@ -206,7 +206,7 @@ def release(module: str | None, name: str, *, output: Output) -> int:
 
 
 def _journal(project: CodeLocation, name: str) -> tuple[str, StoredJournal]:
-    """Return the key and the journal of a declared data source, or of a published file."""
+    """Return the key and the journal of a data source that is declared or published from files."""
     files = published_files(project.instance)
     key = name if name in files else next(iter(project.named([name])))
     return key, journal_of(project.instance, key)

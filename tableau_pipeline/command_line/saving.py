@@ -1,4 +1,4 @@
-"""What `plan --out` writes: approvals of changed declarations, or plans to be carried out."""
+"""Write the file of `plan --out`: approvals of changed declarations, or plans of refreshes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from tableau_pipeline.refresh.preview import Preview
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline.scripting.environment import current_user
 
-# A preview with one of these states plans no refresh.
+# A preview of one of these kinds plans no refresh.
 _NOT_PLANNED = (Status.REFUSED, Status.FAILED, Status.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a user wants to save of a plan.
+    """The options of `plan --out`.
 
     Attributes:
         out: the file; None to save nothing.
         is_approval: whether to write approvals instead of plans.
-        max_change: a bound of approvals, in percent, as is `max_shrink`.
-        accept: the refusals that are approved, too.
+        max_change: how many percent of a table's rows an approved refresh may change.
+        accept: the refusals that the approvals accept.
     """
 
     out: Path | None
@@ -39,7 +39,7 @@ class Saving:
     accept: tuple[Accept, ...] = ()
 
     def check(self, *, offline: bool) -> None:
-        """Raise a UsageError for options that do not go together."""
+        """Raise a UsageError for options that exclude each other, or for a read-only file."""
         if not (self.out and self.is_approval) and (self.max_change, self.max_shrink) != (
             None,
             None,
@@ -50,7 +50,7 @@ class Saving:
             )
         if self.out and not self.is_approval and offline:
             raise click.UsageError(
-                "--out saves what is on the server, too: leave out --offline; or give --base, for "
+                "--out also saves the server's state: leave out --offline; or give --base, for "
                 "an approval"
             )
         if self.out and (problem := _why_not_writable(self.out)):
@@ -59,7 +59,7 @@ class Saving:
     def save(
         self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
     ) -> tuple[list[Text], bool]:
-        """Write the file; return what to show of it, and whether it has all of the previews."""
+        """Write the file; return lines to show, and whether the file contains all previews."""
         if self.out is None:
             return [], True
         previews = [preview for preview in previews if preview.kind is not Status.REMOVED]
@@ -67,7 +67,8 @@ class Saving:
         try:
             write_plan_file(self.out, entries, kind)
         except (OSError, StoreError) as error:
-            # The user still sees the plan, which may have taken minutes.
+            # Show the problem instead of raising it: the plan itself, which may have taken minutes,
+            # is shown.
             problem = (error.strerror if isinstance(error, OSError) else None) or error
             return [Text(f"{self.out} could not be written: {problem}")], False
         keys = {entry.key for entry in entries}
@@ -80,7 +81,7 @@ class Saving:
     def _entries(
         self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
     ) -> tuple[str, type[PlanEntry], Sequence[PlanEntry]]:
-        """Return the option that reads the file, the kind of its entries, and the entries."""
+        """Return the `refresh` option that reads the file, the type of entries, and the entries."""
         if self.is_approval:
             return "--approval", Approval, [*self._approvals(previews, declared)]
         return "--plan", SavedPlan, [preview.saved for preview in previews if preview.saved]
@@ -89,7 +90,7 @@ class Saving:
         self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
     ) -> Iterator[Approval]:
         for preview in previews:
-            # What a new data source will hold is not known before its models have run.
+            # A preview cannot know the rows of a new data source before its models have run.
             kind = Status.PUBLISH if preview.is_new else preview.kind
             if kind in _NOT_PLANNED:
                 continue
@@ -109,10 +110,11 @@ class Saving:
 
 
 def _why_not_writable(file: Path) -> str:
-    """Return why this user cannot create or replace a file; "" if that seems possible."""
+    """Return why this user cannot create or replace a file; "" if the user probably can."""
     try:
         folder = next(folder for folder in file.absolute().parents if folder.exists())
-        # Write there: the rights alone do not show a read-only disk, or a network file system.
+        # Try to write, because file permissions alone reveal neither a read-only disk nor the rules
+        # of a network file system.
         with TemporaryFile(dir=folder):
             return ""
     except OSError as error:

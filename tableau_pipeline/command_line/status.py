@@ -47,7 +47,7 @@ _SIGNS |= {Status.RUNNING: "~", Status.FRESH: "="}
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--offline", is_flag=True, help="Ask Dagster only, not the Tableau server.")
 @click.option("--savings", "saved", is_flag=True, help="Show what was saved, month by month.")
-@click.option("--requests", is_flag=True, help="Show how many requests refreshes sent.")
+@click.option("--requests", is_flag=True, help="Show how many requests the refreshes sent.")
 @reports
 def status(
     module: str | None,
@@ -58,9 +58,10 @@ def status(
     requests: bool,
     output: Output,
 ) -> int:
-    """Show which data sources are fresh, and which need a person. With a NAME, its history.
+    """Show which data sources are fresh, and which need a person. With a NAME, show its history.
 
-    Exit code: 0 all are fresh, 1 one needs a person, 2 it could not look.
+    Exit code: 0 all data sources are fresh, 1 a data source needs a person, 2 the command could not
+    look.
     """
     with open_project(module) as project:
         declared = project.named(names)
@@ -158,18 +159,19 @@ def _show_requests(
 def _compare_with_server(
     project: CodeLocation, lines: Sequence[DatasourceStatus], output: Output, *, everything: bool
 ) -> tuple[list[DatasourceStatus], list[dict[str, str]], SiteFacts]:
-    """Compare the records with one list of the server's data sources.
+    """Compare the records with the server's list of data sources.
 
     Returns:
-        the lines, now with drift; the published data sources that no declaration covers, if
-        `everything`; and what is known of the site.
+        The lines, with drift; the published data sources without a declaration, only if
+        `everything`; and the known facts of the site.
     """
     with project.resources() as resources, resources.tableau.session(output.waits()) as site:
         listed = {remote.luid: remote for remote in site.tagged(TAG_PREFIX, revisions=False)}
         compared = []
         for line in lines:
             luid = line.checkpoint.luid if line.checkpoint else None
-            # The list lacks a data source whose tag another user has removed: find it by LUID.
+            # The list contains only tagged data sources. If another user has removed our tag, find
+            # the data source by its LUID.
             remote = listed.get(luid or "") or (site.find_by_luid(luid) if luid else None)
             compared.append(_with_drift(line, remote))
         facts = record_of(site, sites_folder(shared_place("kept"))).facts

@@ -1,4 +1,4 @@
-"""`doctor --trial`: find out with throwaway data sources how a site behaves."""
+"""`doctor --trial`: publish a few small data sources to find out how a site behaves."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -19,7 +19,7 @@ _ORDER = (Verdict.DIFFERENT, Verdict.UNKNOWN, Verdict.AS_ASSUMED)
 
 
 def run_trial(project: str, *, wait: float, resume: bool, output: Output) -> int:
-    """Try out the site in a project, and show how it behaves; return the exit code."""
+    """Try out the site in a project, show how the site behaves, and return the exit code."""
     prepare()
     available = resources_from_env()
     with (
@@ -57,7 +57,7 @@ def _data(trial: Trial) -> dict[str, object]:
 
 
 def _answer_lines(trial: Trial, release: str) -> Iterator[RenderableType]:
-    # Answers that need attention come first.
+    # Show answers that need attention first.
     answers = sorted(trial.answers, key=lambda answer: _ORDER.index(answer.verdict))
     rows = [
         (_SIGNS[answer.verdict], answer.fact, answer.verdict, _meaning(answer))

@@ -19,12 +19,12 @@ from tableau_pipeline.scripting.environment import current_user
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @reports
 def unlock(module: str | None, name: str, *, yes: bool, output: Output) -> int:
-    """End the claim of a refresh that no longer runs, so that the next one need not wait for it.
+    """End the claim of a refresh that no longer runs, so that the next refresh does not wait.
 
-    If the refresh still runs, it finds out before its next request, and sends nothing more. The
-    next refresh first finds out what became of the requests that were sent.
+    A refresh that still runs notices the end of its claim before its next request, and stops. The
+    next refresh first finds out the results of the requests that were sent.
 
-    Exit code: 0 nothing holds the data source any more.
+    Exit code: 0 no refresh holds the data source.
     """
     with open_project(module) as project:
         files = published_files(project.instance)

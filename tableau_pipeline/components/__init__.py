@@ -9,7 +9,7 @@ from tableau_pipeline.components.published_datasource import PublishedDatasource
 
 __all__ = ["FileDrop", "PublishedDatasource", "TableauPipeline", "send_batch"]
 
-# Dagster itself causes this warning in every process, about a parameter that Dagster sets.
+# In every process, Dagster warns about a parameter that Dagster itself sets.
 warnings.filterwarnings(
     "ignore", message="Parameter `execution_type` of function", category=dg.BetaWarning
 )
