@@ -1,4 +1,4 @@
-"""Propose declarations for published data sources of other users, to take them over."""
+"""Propose declarations by which the pipeline can adopt data sources of other users."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,13 +24,13 @@ from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.rest import RefreshTask
 from tableau_pipeline.publishing.site import TableauSite
 
-# The first document lets Dagster load models.py in the same folder.
+# The first YAML document makes Dagster load models.py in the same folder.
 _HEAD = """type: dagster.DefsFolderComponent
 
 ---
 type: tableau_pipeline.components.PublishedDatasource
 """
-# The longest key of a data source or table; the key of a model joins one of each.
+# The most characters of a data source's or a table's key. A model's key joins both keys.
 _LONGEST_KEY = 80
 _KEY_TYPES = ("SMALLINT", "INTEGER", "BIGINT", "TEXT")
 _CONSTRAINTS = """
@@ -45,14 +45,15 @@ _CONSTRAINTS = """
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A published data source, and how to declare it.
+    """A published data source, and a declaration for it.
 
     Attributes:
         rows: the number of rows of each table; empty if the file was not read.
-        tasks: the tasks that refresh it in Tableau; None if this user may not list them.
+        tasks: the tasks that refresh the data source in Tableau; None if this user may not list
+            tasks.
         notes: what an adoption keeps, what it cannot keep, and what the user has to decide.
-        why_not: why there is no declaration; "" if there is one.
-        files: maps the name of each file to write to its text: declaration and stub of the models.
+        why_not: the reason if no declaration is possible; otherwise "".
+        files: maps file names to texts: the declaration, and stubs of the models.
     """
 
     name: str
@@ -75,14 +76,14 @@ def proposals(
     *,
     largest: int,
 ) -> Iterator[Proposal]:
-    """Yield a proposal for each data source of a project.
+    """Yield a proposal for each published data source in a project.
 
     Args:
         declared: the data sources of the code location, by asset key.
-        largest: the size of the largest file to download, in megabytes.
+        largest: the largest file to download, in megabytes.
 
     Raises:
-        RefusedError: there is no such project.
+        RefusedError: the site has no such project.
     """
     published = site.in_project(site.project(project, create=False))
     tasks, owner = site.refresh_tasks(), cache(lambda luid: site.user(luid)[0])
@@ -91,7 +92,7 @@ def proposals(
         for datasource in declared.values()
         for used_key in (datasource.key, f"{datasource.key}_extract", *datasource.models)
     }
-    # Choose these keys before the keys of models: no model may take the key of a data source.
+    # Choose the keys of data sources before the keys of models, so that no model takes such a key.
     base_keys = {item.luid: _shortened(asset_key_of(item.name)) for item in published}
     keys = {
         luid: _unused_key(base_key if base_key.strip("_") else f"datasource_{luid[:8]}", used)
@@ -140,7 +141,8 @@ def _with_declaration(
     keys: dict[str, Any] = {"name": remote.name, "key": key, "project": project, "adopt": True}
     if key == asset_key_of(remote.name):
         del keys["key"]
-    # Declare a single table "Extract" under the key: a publish names it "Extract" in any case.
+    # Declare a single table "Extract" under the key, because a publish always names a single table
+    # "Extract".
     only = key if [*tables] == [EXTRACT_SCHEMA] else ""
     keys["tables"] = {}
     for table, info in tables.items():
@@ -166,12 +168,12 @@ def _with_declaration(
 
 
 def _shortened(key: str) -> str:
-    """Cut an asset key that is too long for the name of a folder or a part of a tag."""
+    """Cut an asset key that would be too long as the name of a folder or as a part of a tag."""
     return key if len(key) <= _LONGEST_KEY else key[:_LONGEST_KEY].rstrip("_")
 
 
 def _unused_key(key: str, used: set[str]) -> str:
-    """Number a key until the key and its extract's key are unused; add both to `used`."""
+    """Append a number if the key or its extract's key is used; add both new keys to `used`."""
     numbered = (f"{key}_{number}" if number > 1 else key for number in count(1))
     free = next(name for name in numbered if used.isdisjoint({name, f"{name}_extract"}))
     used |= {free, f"{free}_extract"}
@@ -192,16 +194,17 @@ def _tables(file: HyperFile) -> dict[str, TableInfo]:
 
 
 def _key_of(file: HyperFile, name: str, table: TableInfo) -> list[str]:
-    """Return the columns of the primary key; else one column that is unique; else no column."""
+    """Return the primary key's columns; without a primary key, a unique column; otherwise []."""
     names = list(table.columns)
     for child, _, numbers, _ in file.connection.execute_list_query(_CONSTRAINTS.format(kind="p")):
         if child == name:
             return [names[int(number) - 1] for number in str(numbers).split(",")]
     candidates = [key for key in names if table.columns[key] in _KEY_TYPES and table.rows > 1]
-    # Try the columns that are named like keys first.
+    # First try columns with names like "id" or "key".
     for column in sorted(candidates, key=lambda text: not text.casefold().endswith(("id", "key"))):
         query = f"SELECT COUNT(DISTINCT {escape_name(column)}) FROM {table.name}"  # noqa: S608
-        # hyperd may run out of memory, which does not mean that the column is no key.
+        # An error, for example a lack of memory in hyperd, does not show that the column is no key.
+        # Try the next column.
         with suppress(HyperException):
             if file.connection.execute_scalar_query(query) == table.rows:
                 return [column]
@@ -209,10 +212,10 @@ def _key_of(file: HyperFile, name: str, table: TableInfo) -> list[str]:
 
 
 def _relationships(file: HyperFile, tables: Mapping[str, TableInfo]) -> list[dict[str, Any]]:
-    """Return the `relationships` of a declaration from the foreign keys of a file.
+    """Derive the `relationships` of a declaration from the foreign keys of a file.
 
     Raises:
-        ValueError: there are too few foreign keys to connect all tables.
+        ValueError: the foreign keys do not connect all tables.
     """
     columns = {name: list(info.columns) for name, info in tables.items()}
     edges = []
@@ -230,7 +233,7 @@ def _relationships(file: HyperFile, tables: Mapping[str, TableInfo]) -> list[dic
 
 
 def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None, list[str]]:
-    """Return the trigger that replaces refresh tasks, None if there is none; and notes about it."""
+    """Return a trigger that replaces the refresh tasks, or None, and notes about the trigger."""
     if tasks is None:
         return None, ["its refresh tasks are not known: this user may not list them"]
     due = next((task for task in tasks if task.cron), None)
@@ -238,7 +241,7 @@ def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None
         return None, [f"no cron expression can express {task.when}" for task in tasks]
     if due.ahead is None or due.ahead % 60:
         return None, [f"write the trigger for {due.when}: its time zone is not known"]
-    # The names of these zones have the opposite sign: Etc/GMT-2 is two hours ahead of UTC.
+    # In the names of these time zones, the sign is reversed: Etc/GMT-2 is two hours ahead of UTC.
     zone = f"Etc/GMT{-due.ahead // 60:+}" if due.ahead else "UTC"
     notes = [f"its trigger is one of its {len(tasks)} tasks: {due.when}"] if len(tasks) > 1 else []
     if due.ahead:
@@ -249,7 +252,7 @@ def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None
 def _adoption_notes(
     component: PublishedDatasource, tables: Mapping[str, TableInfo], metadata: Metadata
 ) -> Iterator[str]:
-    """Yield notes: what an adoption keeps, and what it cannot keep."""
+    """Yield notes about the metadata and credentials that an adoption keeps or drops."""
     desired = {
         table.name: [*map(component.types.apply, table.contract)] for table in component.tables
     }
@@ -273,7 +276,7 @@ def _adoption_notes(
 def _declaration(
     remote: RemoteDatasource, keys: Mapping[str, Any], rows: Mapping[str, int], notes: Sequence[str]
 ) -> str:
-    """Return the text of defs.yaml, with the notes as comments."""
+    """Return the text of defs.yaml, which has the notes as comments."""
     lines = [
         f"Proposed for the data source {remote.link or remote.luid}, which has "
         + ", ".join(f"{number:,} rows in {name}" for name, number in rows.items()),

@@ -1,6 +1,6 @@
-"""Assess the published data sources of a site, of any owner, without writing anything.
+"""Assess all published data sources of a site, of every owner, and write nothing.
 
-An assessment never exceeds its limit of requests. It lists each fact that it had to leave out.
+An assessment never exceeds its limit of requests. It lists each fact that it could not find out.
 """
 
 import re
@@ -37,16 +37,16 @@ from tableau_pipeline.publishing.site import TableauSite
 
 _T = TypeVar("_T")
 
-# How many days of jobs to ask for.
+# The assessment asks for the jobs of this many days.
 JOB_DAYS = 7
-# After the server failed this many times in a row to report a fact, do not ask for the fact again.
+# If the server fails to report a fact this many times in a row, do not ask for the fact again.
 _MOST_FAILURES = 3
-# The API counts megabytes of 2^20 bytes.
+# A megabyte in Tableau's REST API has 2^20 bytes.
 _MEGABYTE = 2**20
-# The code of a refused download, if the user lacks the capability.
+# The error code of a download for which the user lacks the capability.
 _FORBIDDEN = re.compile(r"failed: 403\d{3}\b")
 
-# Called with the current step, and the share that is done; None if the share is unknown.
+# A function that shows the current step and the share that is done; None if the share is unknown.
 ShowProgress = Callable[[str, float | None], None]
 
 
@@ -56,7 +56,7 @@ class Limits:
 
     Attributes:
         requests: the most requests to the server, including sign-in and sign-out.
-        sample: for how many data sources to download and compare two revisions.
+        sample: the number of data sources of which to download and compare two revisions.
         megabytes: the largest data source to download, in units of 2^20 bytes.
         count_rows: whether the server counts rows: two requests or more for each data source.
     """
@@ -67,7 +67,7 @@ class Limits:
     count_rows: bool = True
 
 
-# These errors show that the server answered; all other errors count as its failures.
+# These errors show that the server answered. All other errors count as failures of the server.
 _ANSWERS = (RefusedError, SignInError, NoServiceError, ValueError)
 
 
@@ -87,7 +87,7 @@ class _Facts:
     is_complete: bool = True
 
     def ask(self, name: str, question: Callable[[], _T]) -> _T | None:
-        """Return the answer; if there is none, return None and record the reason."""
+        """Return the answer to a question. Without an answer, record the reason and return None."""
         reason, has_answered = f"the server failed {_MOST_FAILURES} times in a row", False
         if self.failures[name] < _MOST_FAILURES:
             try:
@@ -135,7 +135,7 @@ class _Look:
     revisions: dict[str, Sequence[RevisionInfo]] = field(default_factory=dict)
 
     def at(self, listed: ListedDatasource, *, project: str, owner: str) -> AssessedDatasource:
-        """Assess a data source, without a comparison of revisions."""
+        """Assess a data source, but do not compare its revisions yet."""
         remote, facts = listed.remote, _Facts(self.names, self.failures)
         luid, link = self.names.place(remote)
         assessed = AssessedDatasource(
@@ -177,13 +177,13 @@ class _Look:
     def _with_details(
         self, found: AssessedDatasource, listed: ListedDatasource, facts: _Facts
     ) -> AssessedDatasource:
-        """Add the facts that take requests for each data source: kind, revisions and rows."""
+        """Add the facts that take requests of their own: kind, revisions and rows."""
         luid, kind = listed.remote.luid, DatasourceKind.HYPER
         sources, has_password = set[str](), False
         if not listed.is_hyper:
             connected = facts.ask("kind", partial(inventory.connections, self.site, luid)) or ()
             has_password = any(connection.has_password for connection in connected)
-            # If the connections are unknown, the list still names the type of one connection.
+            # If the connections are unknown, use the list, which names the type of one connection.
             sources = {connection.source for connection in connected} or {listed.source}
             sources -= {"", inventory.HYPER}
             if sources or not connected:
@@ -216,7 +216,7 @@ class _Look:
     def not_compared(
         self, found: AssessedDatasource, revisions: Sequence[RevisionInfo] | None
     ) -> str:
-        """Explain why the revisions of a data source cannot be compared; "" if they can."""
+        """Return why the revisions of a data source cannot be compared; "" without an obstacle."""
         if found.kind is DatasourceKind.LIVE:
             return "it has no extract"
         if revisions is None:
@@ -237,7 +237,8 @@ class _Look:
         refused: list[str] = []
 
         def compare() -> RevisionComparison:
-            # Twice the listed size, which is rounded, and may be of the packed or unpacked file.
+            # Allow twice the listed size. The list rounds it, and does not show whether it means
+            # the packed file.
             limit = 2 * ((found.megabytes or 0) + 1) * _MEGABYTE
             try:
                 changes = changed_rows(
@@ -270,11 +271,11 @@ def assess(
     """Assess the data sources of a site, or of a project and the projects below it.
 
     Args:
-        hyper: starts hyperd, if revisions are to be compared.
+        hyper: a function that starts hyperd; only comparisons call it.
 
     Raises:
-        RefusedError: there is no such project, or this user may not see it.
-        RefreshError: the lists cannot be read, or take more requests than the limit.
+        RefusedError: the project does not exist, or this user may not see it.
+        RefreshError: the server's lists cannot be read, or take more requests than the limit.
     """
     site.budget.most = limits.requests
     tell("Listing the data sources", None)
@@ -329,7 +330,7 @@ def _site_look(
     *,
     sees_all_tasks: bool,
 ) -> _Look:
-    """Ask for those facts about all data sources that a single request returns."""
+    """Ask for the facts that a single request returns for all data sources."""
     tasks = whole.ask("tasks", site.refresh_tasks)
     jobs = whole.ask("jobs", partial(inventory.job_times, site, days=JOB_DAYS))
     if tasks is None:
@@ -340,13 +341,13 @@ def _site_look(
 
 
 def _owner_names(site: TableauSite, whole: _Facts) -> Callable[[ListedDatasource], str]:
-    """Return a function that names a data source's owner; it asks the server once per owner."""
+    """Return a function that names a data source's owner, and asks once for each owner."""
     shown: dict[str, str] = {}
 
     def owner(listed: ListedDatasource) -> str:
         luid = listed.remote.owner_id
         if luid not in shown:
-            # The list names only some owners.
+            # The server's list of data sources names only some owners.
             name = listed.owner or (whole.ask("owner", partial(site.user, luid)) or ("",))[0]
             shown[luid] = whole.names.user(luid, name)
         return shown[luid]
@@ -359,7 +360,7 @@ def _in_project(
     found: Sequence[ListedDatasource],
     projects: Mapping[str, ProjectItem],
 ) -> Sequence[ListedDatasource]:
-    """Return the data sources in a project and below it; all of them if `project` is None."""
+    """Return the data sources in a project and below it; all data sources if `project` is None."""
     if project is None:
         return found
     top = "/".join(part.strip() for part in project.split("/")).casefold()

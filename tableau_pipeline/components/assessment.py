@@ -1,4 +1,4 @@
-"""The data types of an assessment: a site's data sources, and the obstacles to their adoption."""
+"""The data types of an assessment: data sources, and obstacles to their adoption."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from tableau_pipeline.publishing.revisions import ChangedRows
 
 
 class DatasourceKind(StrEnum):
-    """Where the rows of a data source are."""
+    """Where the rows are: in a Hyper file without a source, in an extract, or in a live source."""
 
     HYPER = "hyper"
     EXTRACT = "extract"
@@ -27,7 +27,7 @@ class RevisionComparison:
     Attributes:
         found: the changed rows.
         revision: the number of the earlier revision.
-        older: when that revision was published; None if unknown.
+        older: when the earlier revision was published; None if unknown.
         newer: when the data source was last updated.
     """
 
@@ -44,7 +44,7 @@ class RevisionComparison:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """An obstacle to an adoption, and what to do about it."""
+    """An obstacle to an adoption, and its remedy."""
 
     text: str
     remedy: str
@@ -57,14 +57,14 @@ class AssessedDatasource:
     Attributes:
         luid, link: its id on the server and the address of its page; "" if they must not be shown.
         megabytes: its size in units of 2^20 bytes, rounded; None if the server does not report it.
-        is_own: whether it belongs to the current user.
+        is_own: whether the current user owns the data source.
         sources: the types of its connections other than Hyper, such as "postgres".
         rows: the number of rows of each table; None if unknown.
         tasks: its refresh tasks in Tableau. `tasks`, `jobs` and `revisions` are None if unknown.
-        jobs: its jobs that ended in the last days.
+        jobs: its jobs of the last `JOB_DAYS` days.
         compared: None if no revisions were compared.
         pipelines: the keys of the pipelines that publish it.
-        has_password: whether a connection has embedded credentials.
+        has_password: whether one of its connections has embedded credentials.
         unknown: maps the name of each unknown attribute to the reason.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
@@ -92,14 +92,14 @@ class AssessedDatasource:
 
     @property
     def saved_megabytes(self) -> float | None:
-        """Megabytes that a refresh would save if as many rows change as before; None if unknown."""
+        """The megabytes that a refresh saves if the share of changed rows stays; else None."""
         if self.compared is None or self.megabytes is None:
             return None
         return self.megabytes * (1 - self.compared.share)
 
     @property
     def basis(self) -> str:
-        """The basis of the estimate, or the reason why there is none."""
+        """The basis of the estimate, or the reason for its absence."""
         if self.compared is None:
             return self.unknown.get("compared", "")
         older = f" of {self.compared.older:%Y-%m-%d}" if self.compared.older else ""
@@ -162,7 +162,7 @@ class AssessedDatasource:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """A site as one user sees it.
+    """A site, as far as a user may see it.
 
     Attributes:
         site: its content URL; "" is the default site.
@@ -171,7 +171,7 @@ class Assessment:
         may_publish: whether the role of this user may publish; true if the role is unknown.
         takes_updates: whether the server accepts updates of data.
         datasources: the assessed data sources, the largest first.
-        unknown: maps the name of each attribute that is unknown for all of them to the reason.
+        unknown: maps each attribute that is unknown for all data sources to the reason.
         is_complete: whether nothing was left out for lack of requests or of answers.
     """
 

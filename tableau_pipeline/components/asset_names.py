@@ -15,22 +15,22 @@ def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
 def step_name(key: str) -> str:
     """Return the name of the step that makes both assets of a data source.
 
-    The prefix keeps it apart from the names of users' steps, and from reserved words of Dagster
-    and Python, such as "meta" or "class".
+    The prefix avoids names of users' steps, and reserved words of Dagster and Python, such as
+    "meta" or "class".
     """
     written = safe_name(key)
-    # Another key may contain the same underscores, so add a digest.
+    # Add a digest, because two keys may become the same name when underscores replace characters.
     digest = hashlib.sha256(key.encode()).hexdigest()[:6]
     return f"tableau_refresh_{written}" + (f"_{digest}" if written != key else "")
 
 
 def safe_name(key: str) -> str:
-    """Return a key in a form that is valid as the name of a step or group."""
+    """Convert a key to a valid name of a step or group."""
     return key.replace("/", "__")
 
 
 def with_models(datasources: Iterable[str]) -> dg.AssetSelection:
-    """Select data sources with everything upstream of them that this location makes."""
+    """Select data sources and all their upstream assets that this code location makes."""
     keys = chain.from_iterable(map(asset_keys, datasources))
-    # The models' own sources are often tables of dbt, which no run of this location can make.
+    # Leave out external assets, such as tables of dbt, which no run of this code location can make.
     return dg.AssetSelection.assets(*keys).upstream().materializable()

@@ -46,7 +46,7 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.yaml_keys import Zone, keyed
 
-# Comparisons log here, because the log of the run gets only one line for each data source.
+# Comparisons log to this logger. The log of the run gets only one line for each data source.
 _LOG = logging.getLogger(__name__)
 
 
@@ -67,12 +67,12 @@ class AuditedDatasource:
     """The result of an audit for one data source.
 
     Attributes:
-        key: the asset key of the data source; its name if it is not declared here.
+        key: the asset key of the data source; its name if this location does not declare it.
         notes: the reasons for the status.
         warnings: what else needs attention, such as another user's edits or the age of the data.
-        compared: how the rows were compared; "" if they were not.
-        rows: how many rows each table had after the last refresh, and how many the server has.
-        link: the URL of its page; None if it has none.
+        compared: how the rows were compared; "" if the rows were not compared.
+        rows: for each table, the number of rows after the last refresh, and on the server.
+        link: the URL of the data source's page; None if there is no page.
     """
 
     key: str
@@ -86,7 +86,7 @@ class AuditedDatasource:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether readers may see other rows than the last refresh left."""
+        """Whether readers may see rows that differ from the rows of the last refresh."""
         return self.status in _WRONG
 
     @property
@@ -104,8 +104,8 @@ class AuditedDatasource:
 def audit(setup: Setup, server: TableauSite) -> AuditedDatasource:
     """Compare a data source with its last checkpoint and its models.
 
-    It changes neither the server nor the journal, and takes no claim. The status is UNKNOWN if the
-    data source cannot be audited.
+    The audit changes neither the server nor the journal, and takes no claim. If it fails, the
+    status is UNKNOWN.
     """
     try:
         return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))
@@ -125,7 +125,8 @@ def _audited(setup: Setup) -> AuditedDatasource:
     if claim := live_claim(before, journal):
         return _result(setup, Status.RUNNING, f"{name_of(claim)} is refreshing it")
     comparison, after = compare_datasource(setup), journal.latest(before)
-    # Before a refresh sends anything, it records its claim, with the number of the refresh.
+    # A refresh records a claim with its number before it sends anything. So a new number shows a
+    # refresh that began during the audit.
     if after.refresh != before.refresh:
         by = name_of(after.claim) if after.claim else "a refresh that has just ended"
         return _result(setup, Status.RUNNING, f"{by} has changed it during the audit")
@@ -133,7 +134,7 @@ def _audited(setup: Setup) -> AuditedDatasource:
 
 
 def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
-    """Return the result of an audit, given the comparison of the data source."""
+    """Derive the result of an audit from the comparison of the data source."""
     base, luid = looked.base, looked.checkpoint.luid if looked.checkpoint else None
     compared, checkpoint, remote = looked.reconciliation, base.checkpoint, base.remote
     status, reason = _status(base, compared, is_known=luid is not None)
@@ -142,7 +143,7 @@ def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
         return result
     warnings = [*base.moved] if remote.luid == luid else []
     if remote.luid == luid:
-        # Without a digest from our refreshes, edits cannot be recognized.
+        # Only the digest that a refresh recorded shows whether users have edited the metadata.
         edited = "Another user edited calculated fields, captions or folders"
         warnings += [edited] if base.left and base.is_edited else []
         ours = tags_of(setup.declaration.key, setup.journal.instance)
@@ -159,7 +160,7 @@ def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
 
 
 def _rows(expected: Mapping[str, int], counted: Mapping[str, int]) -> str:
-    """Return "flights 8 / 7, airlines 2 / 2"; "8 / 7" for a single table."""
+    """Return, for example, "flights 8 / 7, airlines 2 / 2"; for a single table, "8 / 7"."""
     on_server = {table: f"{counted[table]:,}" if table in counted else "?" for table in expected}
     labels = {table: f"{table} " if len(expected) > 1 else "" for table in expected}
     return ", ".join(
@@ -197,17 +198,14 @@ def _status(
     return status, compared.problem or compared.note
 
 
-# The name of the job that audits; only projects that declare `audit` have this job.
+# The name of the job. Only projects that declare `audit` have this job.
 AUDIT = "audit"
 
 
 def undeclared(
     instance: dg.DagsterInstance, tagged: Iterable[RemoteDatasource], declared: Collection[str]
 ) -> list[AuditedDatasource]:
-    """Return the tagged data sources whose keys are not declared.
-
-    Data sources of other environments are left out.
-    """
+    """Return the tagged data sources of this environment whose keys are not declared."""
     results, root = [], tableau_project_root()
     declared_keys = {key_below(key, root) for key in declared}
     mine = journal_of(instance, "").instance
@@ -224,13 +222,13 @@ def undeclared(
 
 
 def _line(found: AuditedDatasource, *parts: str) -> str:
-    """Return a line with the key, the status, these parts and the note."""
+    """Return a line with the key, the status, `parts` and the note."""
     head = f"{found.key}: {', '.join(filter(None, (found.status, *parts)))}"
     return f"{head}{':' if found.notes else '.'} {found.note}" if found.note else head
 
 
 def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
-    """Return a job of one step that audits these data sources, and fails if one is wrong."""
+    """Return a job whose only step audits these data sources, and fails if one is wrong."""
 
     @dg.op(pool=POOL, out=dg.Out(dg.Nothing))
     def audit_datasources(
@@ -277,12 +275,13 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
 def _age_warnings(
     instance: dg.DagsterInstance, declaration: Declaration, setup: Setup
 ) -> Iterator[str]:
-    """Evaluate the check of the age of the models; yield a warning if it fails.
+    """Evaluate the check of the models' age; yield a warning if the check fails.
 
-    The age grows even while no refresh runs, so refreshes alone would evaluate it too rarely.
+    The models become older even if no refresh runs. Refreshes alone would evaluate the check too
+    rarely.
     """
     freshness = getattr(declaration, "freshness", None)
-    # If a lake cannot be read, the audit itself reports it.
+    # Ignore a lake that cannot be read, because the audit itself reports it.
     with suppress(RefreshError):
         if check := freshness and data_age(declaration, freshness, setup.snapshots, setup.journal):
             instance.report_runless_asset_event(evaluation_of(check))
@@ -300,7 +299,7 @@ def _undeclared_here(
 ) -> list[AuditedDatasource]:
     """Return and log the data sources of the site that are not declared here.
 
-    An error is only logged.
+    If the server cannot list them, only log the error.
     """
     try:
         tagged = server.tagged(TAG_PREFIX)
@@ -340,14 +339,14 @@ def _conclude(
             f"{len(wrong)} of {len(found)} data sources are not what their last refresh left, "
             "or could not be looked at:"
         )
-        # A retry would find the same.
+        # A retry would find the same differences.
         raise dg.Failure("\n".join([head, *wrong]), metadata=metadata, allow_retries=False)
     context.add_output_metadata(metadata)
 
 
 @keyed
 class AuditTime:
-    """When the data sources are compared with their models, without being refreshed."""
+    """When an audit compares the data sources with their models, without a refresh."""
 
     cron: Cron = Field(default="0 4 * * *", description='A cron expression, as in "0 4 * * SUN".')
     timezone: Zone = Field(

@@ -27,10 +27,11 @@ def scheduled_assets(datasource: PublishedDatasource, graph: BaseAssetGraph) -> 
     """Return the keys of the assets that the schedule of a data source runs.
 
     Raises:
-        DeclarationError: its schedule cannot run its models first, as declared.
+        DeclarationError: the schedule cannot run the models first, although the declaration asks
+            for it.
     """
     if not runs_models(datasource):
-        # One step makes both assets, and Dagster refuses to run half of it.
+        # One step makes both assets, and Dagster refuses to run a part of a step.
         return frozenset(asset_keys(datasource.key))
     keys = with_models([datasource.key]).resolve(graph)
     made = {key.to_user_string() for key in keys}
@@ -61,7 +62,7 @@ def runs_models(datasource: PublishedDatasource) -> bool:
 def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
     """Return a schedule for each data source with a `cron`, named after it.
 
-    They share one job, because Dagster resolves every job against all assets.
+    All schedules share one job, because Dagster resolves every job against all assets.
     """
     timed = [item for item in datasources if isinstance(item.trigger, CronTrigger)]
 
@@ -97,7 +98,8 @@ def _schedule(
     )
     def at_fixed_times(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         location = not_none(context.repository_def)
-        # Data sources may share models: a single run for all of them runs each model once.
+        # Data sources with the same time may share models. Refresh them in a single run, which runs
+        # each model once.
         names = switched_on(context.instance, location.schedule_defs) if len(together) > 1 else ()
         on = [item for item in together if schedule_name(item) in names]
         at_once = on if datasource in on else [datasource]
@@ -113,8 +115,9 @@ def _schedule(
 
 
 def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDefinition]:
-    """Return one sensor for the tables of all lakes; no sensor if no model is such a table."""
-    # Two data sources may declare different tables under the key of one model.
+    """Return one sensor for all lake tables; [] if no model is a lake table."""
+    # Distinguish tables by location, too: two data sources may use one model key for different
+    # tables.
     tables = {
         f"{table.model}: {table.source.format} {table.source.location}": (table.model, table.source)
         for datasource in datasources
@@ -132,7 +135,7 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
     )
     def lake_versions(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         reported: dict[str, str] = json.loads(context.cursor or "{}")
-        # Forget the tables that are no longer declared.
+        # Forget tables that are no longer declared.
         versions = {name: number for name, number in reported.items() if name in tables}
         events, problems = [], []
         for name, (model, table) in tables.items():
@@ -143,8 +146,8 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
                 continue
             if versions.get(name) != version:
                 versions[name] = version
-                # Report a materialization, because conditions ignore an observation of an asset
-                # that Dagster never makes.
+                # Report a materialization. If Dagster never makes an asset, automation conditions
+                # ignore its observations.
                 events.append(
                     dg.AssetMaterialization(
                         dg.AssetKey.from_user_string(model),
@@ -154,7 +157,7 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
                     )
                 )
         new = ", ".join(event.asset_key.to_user_string() for event in events)
-        # This sensor requests no runs. Without a reason, Dagster would report an empty result.
+        # This sensor requests no runs. Give a reason, or else Dagster reports an empty result.
         result = f"Reported new versions of {new}" if new else "No table has a new version"
         reason = "\n".join([*problems, result])
         return dg.SensorResult(asset_events=events, cursor=json.dumps(versions), skip_reason=reason)
@@ -165,11 +168,11 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
 def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     """Return the sensors and schedules of these data sources, with their jobs.
 
-    They are one sensor for all `{after: ...}`, one schedule for each data source with `cron`, one
-    sensor for each distinct file of `dbt`, and one sensor for the tables of all lakes.
+    One sensor serves all `{after: ...}`, and another sensor serves the tables of all lakes. Each
+    data source with `cron` has a schedule. Each distinct file of `dbt` has a sensor.
     """
-    # One sensor for all: with a sensor for each data source, a user could switch them one by one,
-    # but that costs four times as much (benchmarks/RESULTS.md).
+    # Use one sensor for all data sources. With a sensor for each data source, a user could switch
+    # them singly, but the sensors would cost four times as much (benchmarks/RESULTS.md).
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
         target=dg.AssetSelection.all(),
@@ -183,7 +186,7 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     return dg.Definitions(
         sensors=[after_models, *dbt_sensors(triggers), *lake_sensors(datasources)],
         schedules=schedules,
-        # If only schedules name the job, Dagster copies it for each, and refuses the copies.
+        # Without this line, Dagster would copy the job for each schedule, and refuse the copies.
         jobs=[schedule.job for schedule in schedules[:1]],
     )
 
@@ -191,7 +194,7 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
 def describe_next_refresh(
     definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> Callable[[PublishedDatasource], str]:
-    """Return a function that describes the next refresh of a data source: its time or trigger."""
+    """Return a function that describes the time or the trigger of a data source's next refresh."""
     sensors = definitions.sensors or ()
     names = switched_on(instance, (*(definitions.schedules or ()), *sensors))
     follows_models = any(

@@ -1,4 +1,4 @@
-"""Collect the descriptions of columns from the assets of models and from dbt."""
+"""Collect descriptions and other metadata of columns from the assets of models and from dbt."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,11 +19,12 @@ _MANIFEST, _NODE = "dagster_dbt/manifest", "dagster_dbt/unique_id"
 def inherited_fields(
     declaration: Declaration, graph: AssetGraph, trigger: Trigger | None = None
 ) -> Inherited:
-    """Return the metadata of columns that models and dbt provide; its keys are model and column.
+    """Map each model and column to the metadata that the model's asset and dbt provide.
 
-    A model's own asset comes first: its `dagster/column_schema`, which dagster-dbt fills from the
-    descriptions in dbt, and `meta.tableau` of a column in dbt. Then come columns of the same name
-    in dbt models: in the model's parents, and in the dbt models of a `dbt` trigger.
+    The model's own asset takes precedence: its `dagster/column_schema`, which dagster-dbt fills
+    from the descriptions in dbt, and `meta.tableau` of a column in dbt. Next come columns of the
+    same name in dbt models: first in the model's parents, then in the dbt models of a `dbt`
+    trigger.
 
     Raises:
         RefusedError: `meta.tableau` has an unknown key or value.
@@ -39,7 +40,7 @@ def inherited_fields(
 def _sources(
     declaration: Declaration, graph: AssetGraph, trigger: Trigger | None
 ) -> Iterator[tuple[str, Iterator[tuple[str, FieldMetadata]]]]:
-    """Yield sources of metadata: for each, a model and its columns; an earlier source wins."""
+    """Yield sources of metadata: a model and its columns. An earlier source has precedence."""
     for model in declaration.models:
         key = dg.AssetKey.from_user_string(model)
         if graph.has(key):
@@ -49,15 +50,15 @@ def _sources(
     if isinstance(trigger, DbtTrigger):
         nodes = manifest_nodes(trigger.dbt)
         for model in declaration.models:
-            # If the trigger names no dbt models, take only the dbt model that is named like the
-            # model: all dbt models feed the data source, but their column names recur.
+            # If the trigger names no dbt models, all dbt models feed the data source. Take only the
+            # dbt model with the model's name, because dbt models share column names.
             for name in trigger.models or (model.split("/")[-1],):
                 for node in (id_ for id_ in nodes if name in (id_, nodes[id_].get("name"))):
                     yield model, node_columns(nodes, node)
 
 
 def _columns(metadata: Mapping[str, Any]) -> Iterator[tuple[str, FieldMetadata]]:
-    """Yield the columns in the metadata of an asset; `meta.tableau` wins over its schema."""
+    """Yield the columns in an asset's metadata. `meta.tableau` takes precedence over the schema."""
     schema = metadata.get("dagster/column_schema")
     if isinstance(schema, dg.TableSchemaMetadataValue):
         schema = schema.schema

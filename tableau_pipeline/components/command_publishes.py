@@ -1,7 +1,7 @@
 """A sensor that shows in Dagster what the command `publish` has published.
 
-The command does not report to Dagster: it may run where Dagster is not installed, and an import of
-Dagster would take seconds. But its journal is in the data folder, where the sensor finds it.
+The command does not report to Dagster, because it may run where Dagster is not installed, and
+importing Dagster takes seconds. The sensor finds the command's journal in the data folder.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,8 @@ def publishes_sensor() -> dg.SensorDefinition:
             context.instance.report_runless_asset_event(event)
             names.append(declaration.name)
         shown = f"Shown: {', '.join(names)}" if names else "Nothing new to show"
-        # A tick that fails is seen. By now, all others are shown.
+        # Fail only now, after the readable publishes are shown. A failed tick makes users notice
+        # the unreadable records.
         if unread:
             raise RefusedError("\n".join([*unread, shown]), code=Code.RECORD)
         return dg.SkipReason(shown)
@@ -57,9 +58,9 @@ def publishes_sensor() -> dg.SensorDefinition:
 def _unreported(
     instance: dg.DagsterInstance, recorded: Mapping[str, StoredRecord]
 ) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield the key and the last publish of each data source if Dagster does not show this publish.
+    """Yield the key and the last publish of each data source whose last publish is new to Dagster.
 
-    A later publish that was refused does not hide it.
+    A refused publish does not count as the last publish.
     """
     assets = {key: dg.AssetKey.from_user_string(key) for key in recorded}
     records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
@@ -69,13 +70,14 @@ def _unreported(
         last = past_refresh(entry.last_materialization) if entry else None
         taken_at = checkpoint.taken_at if checkpoint else None
         is_new = taken_at and (last is None or last.rows_at < taken_at)
-        # Ask for the run last: that is a query for each data source.
+        # Query the run only if all other conditions hold, because this takes a query for each data
+        # source.
         if checkpoint and is_new and is_of_command(instance, newest):
             yield key, checkpoint
 
 
 def _decision(instance: dg.DagsterInstance, key: str, checkpoint: Checkpoint) -> str:
-    """Return in a few words what a refresh did; its records show only the result."""
+    """Derive from a refresh's records what the refresh did: "no change", "update" or "publish"."""
     checkpoints = journal_of(instance, key).checkpoints()
     before = next((each for each in checkpoints if each.refresh < checkpoint.refresh), None)
     if before and before.changed_at == checkpoint.changed_at:

@@ -36,14 +36,14 @@ def send_batch(
 ) -> None:
     """Change the data of a declared data source with a batch of your own.
 
-    The batch is recorded in the journal as a refresh is. The next refresh makes the data source
-    equal to its models again, so use this for changes that cannot wait for the models. For other
-    data sources, use `TableauServerResource.session().update`.
+    The journal records the batch like a refresh. Use a batch for changes that cannot wait for the
+    models: the next refresh makes the data source equal to its models again. For a data source that
+    is not declared, use `TableauServerResource.session().update`.
 
     Args:
-        context: the context of the asset or op that sends it.
-        datasource: the asset key of the declared data source, "a/b" for two parts.
-        batch: the actions, of which the server applies all or none.
+        context: the context of the asset or op that sends the batch.
+        datasource: the asset key of the data source; "a/b" if the key has two parts.
+        batch: the actions. The server applies all or none of them.
         payload: a `.hyper` file with the tables that the actions name as their sources. It must
             exist until this function returns.
         tableau: the resource `tableau`.
@@ -63,14 +63,14 @@ def send_batch(
             jobs,
             ours,
             record_of(site, shared_place("sites")),
-            # No comparison: after the batch, the rows match no model.
+            # Skip the comparison, because the rows match no model after the batch.
             Effects(site, lambda checkpoint, remote: None),
             seconds={},
         )
         record = recover(claim.history, sender, sender.effects).record
         remote = _remote(site, record, datasource=journal.key, ours=ours)
         distrust = Distrust(Doubt.BY_HAND, "an update that was written by hand changed it")
-        # No target: afterwards the rows match no model, so no delta may build on them.
+        # Give no target: the rows then match no model, so no update may build on them.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
     job_id = sent.intent.job_id if sent.intent else None
     log.info("Job %s of the server changed the data of %s", job_id, datasource)
@@ -82,10 +82,10 @@ def _remote(
     """Return the data source that a batch may change.
 
     Args:
-        ours: the tags that mark it as ours.
+        ours: the tags of this deployment's data source.
 
     Raises:
-        RefusedError: it does not exist, or another pipeline publishes it.
+        RefusedError: the data source does not exist, or another pipeline publishes it.
     """
     remote = site.find_by_luid(record.luid) if record and record.luid else None
     if remote is None:
@@ -95,10 +95,11 @@ def _remote(
             f"{datasource}: {reason}. Refresh it, then send the batch.", code=Code.NOT_PUBLISHED
         )
     ownership = Ownership.of(remote, ours, is_ours=True)
-    # If our tag is gone, a refresh replaces the tag of another key; a batch must not.
+    # Refuse a data source with the tag of another key even if our tag is gone. A refresh would
+    # replace that tag, but a batch must not.
     other_key = ownership.other_key or min(remote.keys - {datasource}, default=None)
     if refusal := replace(ownership, other_key=other_key).of_others(datasource):
-        # No `accept` here: only a refresh can take the data source over.
+        # Suggest no `accept`, because only a refresh can take the data source over.
         raise RefusedError(
             replace(
                 refusal,

@@ -1,4 +1,4 @@
-"""Read dbt's files: the last invocation, to start refreshes, and the descriptions of columns."""
+"""Read files of dbt: the last invocation, which starts refreshes, and descriptions of columns."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from tableau_pipeline.yaml_keys import keyed
 
 @keyed
 class DbtTrigger:
-    """Refresh the data source and its Spark models after a dbt that runs outside Dagster."""
+    """Refresh the data source and its Spark models after dbt has run outside Dagster."""
 
     dbt: str = Field(
         min_length=1,
@@ -44,7 +44,7 @@ _TABLES = ("model", "seed", "snapshot")
 
 
 class NotABuildError(Exception):
-    """There is no invocation to follow yet; the message states why."""
+    """There is no new build by dbt; the message states why."""
 
 
 class _Result(BaseModel):
@@ -57,10 +57,10 @@ class Invocation(BaseModel):
 
     Attributes:
         id: dbt's invocation id.
-        results: the status of each node that it ran or skipped. A retry lists only the nodes that
-            had failed before, so a missing node is no obstacle.
-        parents: the parents of each node, from the manifest. The parents of a test are the models
-            that it tests.
+        results: the status of each node that dbt ran or skipped. A retry lists only the nodes that
+            failed in the build before. So a missing node is no obstacle.
+        parents: maps each node in the manifest to its parents. The parents of a test are the tested
+            models.
     """
 
     id: str = Field(validation_alias=AliasPath("metadata", "invocation_id"))
@@ -69,10 +69,10 @@ class Invocation(BaseModel):
     parents: Mapping[str, list[str]] = {}
 
     def obstacle(self, models: Iterable[str] | None) -> str | None:
-        """Return why assets made of these models must not be refreshed; None if they may be.
+        """Return why assets made of these models must not be refreshed; None without an obstacle.
 
         Args:
-            models: names or unique ids; None for all models of the dbt project.
+            models: names or unique ids of models; None for all models of the dbt project.
         """
         relevant = [
             result
@@ -85,7 +85,7 @@ class Invocation(BaseModel):
         return ", ".join(bad) or None
 
     def _concerns(self, node: str, models: set[str]) -> bool:
-        """Whether a node affects these models. A test of unknown models affects all."""
+        """Whether a node affects these models. A test of unknown models affects every model."""
         is_table = node.split(".")[0] in _TABLES
         tested = [node] if is_table else self.parents.get(node)
         # A unique id is model.<project>.<name>, or model.<project>.<name>.v2.
@@ -99,11 +99,11 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
 
     Args:
         run_results: path or URL of run_results.json.
-        seen: the id of an invocation that was already followed.
+        seen: the id of the last invocation that has already started refreshes.
 
     Raises:
-        NotABuildError: the file does not exist, dbt is still writing it, it is the result of
-            another command, or its invocation is the one already seen.
+        NotABuildError: the file does not exist, dbt is still writing it, another dbt command wrote
+            it, or it has the invocation `seen`.
     """
     path = UPath(run_results)
     try:
@@ -121,7 +121,8 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
         raise NotABuildError(
             f"dbt's last command was `{invocation.command}`: only {', '.join(_BUILDS)} count"
         )
-    # If the parents are unknown, each test counts for all models: better no refresh than bad data.
+    # Without a manifest, the parents are unknown, and each test counts for all models. Rather skip
+    # a refresh than publish bad data.
     with suppress(FileNotFoundError, ValueError, KeyError):
         manifest = json.loads(path.with_name("manifest.json").read_bytes())
         return invocation.model_copy(update={"parents": manifest["parent_map"]})
@@ -132,10 +133,10 @@ _TAG = "dbt/invocation_id"
 
 
 def dbt_sensors(triggers: Mapping[str, object]) -> list[dg.SensorDefinition]:
-    """Return a sensor and its job for each distinct run_results.json; it reads this file each tick.
+    """Return a sensor, with a job, for each distinct run_results.json.
 
     Args:
-        triggers: the triggers of all data sources, of any kind, by asset key.
+        triggers: maps the asset keys of all data sources to their triggers of any kind.
     """
     followers: dict[str, dict[str, DbtTrigger]] = defaultdict(dict)
     for key, trigger in triggers.items():
@@ -145,9 +146,9 @@ def dbt_sensors(triggers: Mapping[str, object]) -> list[dg.SensorDefinition]:
 
 
 def dbt_sensor_name(file: str) -> str:
-    """Return the name of the sensor that follows this run_results.json."""
+    """Return the name of the sensor that reads this run_results.json."""
     words = re.sub(r"[^A-Za-z0-9]+", "_", file).strip("_")
-    # Two paths may yield the same words, and Dagster keeps a sensor's cursor under its name.
+    # Add a digest, because two paths may yield the same words, and Dagster keeps a cursor per name.
     return f"refresh_after_dbt_{words[-60:]}_{crc32(file.encode()):08x}"
 
 
@@ -173,15 +174,17 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
             if obstacle
         ]
         followers = [key for key, obstacle in obstacles.items() if not obstacle]
-        # A tick that requests runs shows no skip reason, so its log lists what was left out.
+        # A tick that requests runs shows no skip reason, so log the data sources that are not
+        # refreshed.
         for message in skipped if followers else ():
             context.log.warning(message)
         graph = not_none(context.repository_def).asset_graph
         requests = [
             dg.RunRequest(
-                # Dagster runs each key once, so a sensor whose cursor was reset repeats no refresh.
+                # Dagster runs each run key once. So a reset of the cursor does not repeat a
+                # refresh.
                 run_key=f"{invocation.id} {datasource}",
-                # Leave out partitioned assets: dbt does not report which partition is new.
+                # Leave out partitioned assets, because dbt does not report which partition is new.
                 asset_selection=[
                     asset
                     for asset in with_models([datasource]).resolve(graph)
@@ -191,7 +194,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
             )
             for datasource in followers
         ]
-        # The cursor always advances, or each tick would judge this invocation again.
+        # Always advance the cursor. Otherwise each tick would process this invocation again.
         skip_reason = None if followers else "\n".join(skipped)
         return dg.SensorResult(requests, cursor=invocation.id, skip_reason=skip_reason)
 
@@ -199,7 +202,7 @@ def _dbt_sensor(file: str, triggers: Mapping[str, DbtTrigger]) -> dg.SensorDefin
 
 
 def manifest_nodes(run_results: str) -> Mapping[str, Any]:
-    """Return the nodes of the manifest in the folder of a run_results.json; {} without a manifest.
+    """Return the nodes of the manifest next to a run_results.json; {} without a manifest.
 
     Raises:
         RefreshError: the manifest cannot be read.
@@ -216,7 +219,7 @@ def manifest_nodes(run_results: str) -> Mapping[str, Any]:
 
 
 def node_columns(nodes: Mapping[str, Any], node: str) -> Iterator[tuple[str, FieldMetadata]]:
-    """Yield the columns of a node of the manifest: their names and metadata.
+    """Yield the name and the metadata of each column of a node in the manifest.
 
     Raises:
         RefusedError: `meta.tableau` has an unknown key or value.

@@ -17,14 +17,14 @@ from tableau_pipeline.errors import FilesError
 from tableau_pipeline.ingest.options import is_skipped
 from tableau_pipeline.yaml_keys import keyed
 
-# A file is complete after this many ticks in a row without a change: while a program writes it, its
-# size or time stamp changes from tick to tick.
+# A file counts as complete after this many ticks in a row without a change. While a program writes
+# a file, the size or the time stamp changes between ticks.
 _STILL = 2
 
 
 @keyed
 class FileDrop(YamlComponent):
-    """Publish each file that is dropped into a folder, including one that replaces another."""
+    """Publish each file that is dropped into a folder, including a file that replaces another."""
 
     folder: str = Field(description="The folder to watch. Daemon and runs must both see it.")
     pattern: str = Field(default="*", description='Which files to publish, such as "*.csv".')
@@ -35,7 +35,7 @@ class FileDrop(YamlComponent):
     poll_seconds: int = Field(
         default=30,
         ge=1,
-        description="Seconds between looks. A file is published once three looks find it the same.",
+        description="Seconds between looks. Three looks without a change make a file complete.",
     )
     publish: dict[str, Any] = Field(
         default_factory=dict,
@@ -47,7 +47,8 @@ class FileDrop(YamlComponent):
     @classmethod
     def _valid_config(cls, publish: dict[str, Any]) -> dict[str, Any]:
         try:
-            # The sensor sets `path` and `name` for each file: any text will do for this check.
+            # Any `path` and `name` suffice for this check, because the sensor sets both for each
+            # file.
             PublishFileConfig(**{"path": "x", "name": "x", **publish})
         except ValidationError as error:
             problems = "; ".join(
@@ -58,7 +59,7 @@ class FileDrop(YamlComponent):
         return publish
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the sensor and a job of its own: the location need not have `publish_file`."""
+        """Return the sensor and its own job, so that the location need not have `publish_file`."""
 
         @dg.job(
             name=f"{self.sensor}_publish_file",
@@ -84,8 +85,8 @@ class FileDrop(YamlComponent):
             matching = unchanged_looks(folder, self.pattern, json.loads(context.cursor or "{}"))
             groups = self._groups_with_one_name(matching)
             left_out = {*chain(*groups)}
-            # Leave these files out of the cursor: once a file is alone in its group, its count
-            # starts from zero.
+            # Leave files with a shared name out of the cursor. Once a file has its name alone, its
+            # count starts from zero.
             files = {name: entry for name, entry in matching.items() if name not in left_out}
             requests = [
                 self._request(folder / name, entry["stamp"])
@@ -94,7 +95,8 @@ class FileDrop(YamlComponent):
             ]
             waiting = [name for name, entry in files.items() if entry["still"] < _STILL]
             problem = _problem(groups) if groups else ""
-            # A failed tick requests no run and keeps no cursor, so first publish the other files.
+            # Fail only after all other files are published, because a failed tick requests no run
+            # and keeps no cursor.
             if problem and not requests and not waiting:
                 raise FilesError(problem)
             state = f"May still be written: {', '.join(waiting)}" if waiting else "No new file"
@@ -108,8 +110,9 @@ class FileDrop(YamlComponent):
         groups = defaultdict[str, list[str]](list)
         for name in names:
             file = Path(name)
-            # A site ignores the case of names. Without append, a file is meant to replace the rows
-            # of the previous file for its data source.
+            # Without `name`, compare file names without case, because a site ignores case. With
+            # `name` and without `append`, each new file replaces the rows of the previous file on
+            # purpose.
             place = file.name if self.publish.get("mode") == "append" else name
             groups[place if "name" in self.publish else file.stem.casefold()].append(name)
         return [group for group in groups.values() if len(group) > 1]
@@ -117,16 +120,16 @@ class FileDrop(YamlComponent):
     def _request(self, file: Path, stamp: str) -> dg.RunRequest:
         config = {"name": file.stem, **self.publish, "path": str(file.absolute())}
         return dg.RunRequest(
-            # Dagster runs each key once; with the stamp, a replaced file gets a new key.
+            # Dagster runs each key once. The stamp gives a replaced file a new key.
             run_key=f"{file.absolute()} {stamp}",
             run_config={"ops": {"publish_files": {"config": config}}},
-            # The list of runs shows this until the data source of a run is known.
+            # The list of runs shows this tag until it can show the data source.
             tags={"file": file.name},
         )
 
 
 def _problem(alike: Sequence[Sequence[str]]) -> str:
-    """Describe the first of these groups of files, and what to do about it."""
+    """Describe the first of these groups of files, and the remedy."""
     more = f", as would {len(alike) - 1} other groups of files" if len(alike) > 1 else ""
     return (
         f"{' and '.join(alike[0])} have one name, so each would replace the rows of the other"
@@ -136,12 +139,12 @@ def _problem(alike: Sequence[Sequence[str]]) -> str:
 
 
 def unchanged_looks(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
-    """Return, for each matching file, its stamp and how many looks in a row found it unchanged.
+    """Return each file's stamp, and the number of looks in a row that found the file unchanged.
 
-    Files are named by their paths within the folder.
+    The result's keys are the paths of the matching files within the folder.
 
     Args:
-        before: the result of the previous look.
+        before: the result of the previous call.
     """
     files = {}
     for file in sorted(folder.glob(pattern)):
@@ -149,17 +152,18 @@ def unchanged_looks(folder: Path, pattern: str, before: dict[str, dict]) -> dict
         # Skip the names that programs give to a file while they copy it.
         if file.is_file() and not is_skipped(file.name):
             stat = file.stat()
-            # A copy may keep the modification time of the original (mtime), but not the time of
-            # its own last change (ctime).
+            # A copy may keep the original's modification time (mtime), but always has its own
+            # change time (ctime).
             stamp = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
             last = before.get(name, {})
             still = last["still"] + 1 if last.get("stamp") == stamp else 0
-            # Count one look further than _STILL, so that a file is requested only once.
+            # Count up to _STILL + 1, so that the count equals _STILL, and requests a run, only
+            # once.
             files[name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
     return files
 
 
 def unfinished_files(folder: Path, pattern: str) -> str:
-    """Return the matching files whose names mark them as unfinished; "" for none."""
+    """Return the names of matching files that mark unfinished files; "" without such files."""
     names = (file.name for file in folder.glob(pattern) if file.is_file())
     return ", ".join(sorted(filter(is_skipped, names)))

@@ -1,4 +1,4 @@
-"""The deadlines of data sources and their models, and the check whether models meet them."""
+"""The deadlines of data sources, and the check of the age of their models."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -27,11 +27,11 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 @keyed
 class Freshness:
-    """The deadline of the data source and of its models. The web UI shows whether it is met."""
+    """The deadline of a data source and its models. The web UI shows late data sources."""
 
     by: str | None = Field(
         default=None,
-        description='Refresh it each day between midnight and this time, "07:00".',
+        description='A refresh is due each day between midnight and this time, "07:00".',
     )
     timezone: Zone = Field(default="UTC", description='Time zone of `by`: "Europe/Paris".')
     within: str | None = Field(
@@ -39,13 +39,14 @@ class Freshness:
     )
     models: tuple[str, ...] | None = Field(
         default=None,
-        description="Models whose newest version must meet it, too. Default: all; [] for none.",
+        description="Models whose published version must be as fresh. Default: all; [] for none.",
     )
 
     @field_validator("by", mode="before")
     @classmethod
     def _valid_time(cls, value: Any) -> Any:
-        # YAML 1.1 reads an unquoted 07:00 as a number in base 60. A plain 7 would be ambiguous.
+        # YAML 1.1 reads an unquoted 07:00 as a number in base 60. Refuse smaller numbers: a plain 7
+        # is ambiguous.
         if isinstance(value, int) and value >= _HOUR:
             value = f"{value // 60:02}:{value % 60:02}"
         if value is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", str(value)):
@@ -64,7 +65,7 @@ class Freshness:
         if bool(self.by) == bool(self.within):
             raise ValueError('freshness needs either {by: "07:00", timezone: ...} or {within: 24h}')
         try:
-            # Check Dagster's own limits here, where errors are reported with file and line.
+            # Let Dagster check its own limits here, where the error message gets a file and a line.
             self.policy()
         except (CheckError, OverflowError) as error:
             raise ValueError(f"freshness: {error}") from error
@@ -80,13 +81,14 @@ class Freshness:
         hour, minute = map(int, str(self.by).split(":"))
         return dg.FreshnessPolicy.cron(
             deadline_cron=f"{minute} {hour} * * *",
-            # From midnight until the deadline; the whole day if the deadline is midnight.
+            # The window begins at midnight. If the deadline is midnight, the window is the whole
+            # day.
             lower_bound_delta=timedelta(minutes=hour * 60 + minute or _DAY),
             timezone=self.timezone,
         )
 
     def late(self, refreshed: datetime, now: datetime) -> str | None:
-        """Explain why a data source is late, as the web UI judges it; None if it is not late."""
+        """Return why a data source is late, by the rules of the web UI; None if it is in time."""
         match self.policy():
             case TimeWindowFreshnessPolicy() as policy:
                 window = policy.fail_window.to_timedelta()
@@ -104,13 +106,16 @@ class Freshness:
 def data_age(
     declaration: Declaration, freshness: Freshness, snapshots: Snapshots, journal: StoredJournal
 ) -> dg.AssetCheckResult:
-    """Check whether the published versions of the models meet the deadline; if not, warn.
+    """Check whether the published versions of the models are as fresh as declared.
+
+    The check only warns.
 
     With `quality_warning`, analysts see the first line of the description in Tableau.
     """
     problems, hours, now = [], {}, datetime.now(UTC)
     counted = declaration.models if freshness.models is None else freshness.models
-    # Read from the checkpoint: dry runs and refreshes of metadata alone publish no new versions.
+    # Read the versions from the checkpoint, because dry runs and refreshes of metadata alone
+    # publish no new versions.
     published = journal.history().checkpoint
     for model, number in dict(published.versions if published else ()).items():
         version = snapshots.version(model, number) if model in counted else None

@@ -1,4 +1,4 @@
-"""Compare today's declarations with an earlier git revision's, without running its code."""
+"""Compare declarations with those of a git revision, without running the revision's code."""
 
 import logging
 import subprocess
@@ -22,7 +22,7 @@ from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.outcome import Code, Status
 from tableau_pipeline.refresh.preview import Note, Preview, preview_declared
 
-# The topics of changes of these keys; the topic of any other change is the key itself.
+# Maps keys to the topics of their changes. The topic of any other key is the key itself.
 _TOPICS = MappingProxyType(
     {"name": "renamed", "project": "moved", "refresh": "policy", "retain": "window"}
 )
@@ -34,7 +34,7 @@ _POLICIES = MappingProxyType(
 
 
 def declaration_differences(before: Declaration, now: Declaration) -> Iterator[tuple[str, str]]:
-    """Yield each difference: its topic in a word, and a sentence."""
+    """Yield the topic and the description of each difference."""
     for path, old, new in _differences(before, now):
         table, keys = (f"{path[1]}: ", path[2:]) if path[0] == "tables" else ("", path)
         topic = _TOPICS.get(keys[0], keys[0]) if keys else "tables"
@@ -43,11 +43,11 @@ def declaration_differences(before: Declaration, now: Declaration) -> Iterator[t
 
 
 def _differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
-    """Yield the innermost keys that differ, with both of their values."""
+    """Yield the path of each innermost key that differs, with the old and the new value."""
     if old == new:
         return
     before, after = _parts(old), _parts(new)
-    # A policy of another kind has other keys.
+    # Compare policies of different kinds as a whole, because they have different keys.
     if before is None or after is None or (is_dataclass(old) and type(old) is not type(new)):
         yield path, old, new
         return
@@ -56,7 +56,7 @@ def _differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ..
 
 
 def _parts(value: Any) -> Mapping[str, Any] | None:
-    """Return a value's parts, under their keys in YAML or their names; None if it has none."""
+    """Map the keys in YAML, or the names, of a value's parts to the parts; None without parts."""
     if is_dataclass(value):
         pydantic_fields: Any = getattr(value, "__pydantic_fields__", {})
         aliases = {name: info.validation_alias for name, info in pydantic_fields.items()}
@@ -102,17 +102,17 @@ _FORMER = (
 )
 
 
-# Returns a preview of the refresh of a data source.
+# A function that returns a preview of a data source's refresh.
 PreviewOf = Callable[[PublishedDatasource], Preview]
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The declarations of a revision.
+    """The declarations in a git revision.
 
     Attributes:
-        datasources: maps an asset key to the data source's file, relative to the folder `defs`, and
-            the data source.
+        datasources: maps an asset key to a file, relative to the folder `defs`, and to the data
+            source that the file declares.
         now: maps the asset key of each data source that YAML declares today to its file.
         unread: maps each file of the revision that today's code cannot read to the reason.
     """
@@ -122,7 +122,7 @@ class Revision:
     unread: Mapping[str, str]
 
     def left_out(self, declared: Mapping[str, PublishedDatasource]) -> list[str]:
-        """Return what cannot be compared, in sentences."""
+        """Return a line for each declaration that cannot be compared."""
         python = [datasource.name for key, datasource in declared.items() if key not in self.now]
         return [
             *(f"{file} as it was: {reason}" for file, reason in self.unread.items()),
@@ -134,8 +134,8 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
     """Read the YAML of a revision with today's components.
 
     Args:
-        name: a name that git knows: a branch, a tag, or a commit.
-        definitions: today's definitions; the revision is read from the same folder.
+        name: the name of a branch, a tag, or a commit.
+        definitions: today's definitions, whose folder is read in the revision.
 
     Raises:
         RefusedError: git does not know the name, or the location has no folder of YAML files.
@@ -155,7 +155,7 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
     for located in datasources_of(definitions):
         if located.file.name in _FILES and located.file.resolve().is_relative_to(folder):
             now[located.component.key] = file = str(located.file.resolve().relative_to(folder))
-            # An unchanged file declares what it declared before, and need not be read again.
+            # An unchanged file still has the same declarations, so do not read it again.
             if file in files and file not in changed:
                 datasources[located.component.key] = file, located.component
     with TemporaryDirectory() as temporary:
@@ -179,8 +179,8 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
 def _datasources_in(
     file: str, folder: Path, definitions: dg.Definitions
 ) -> Mapping[str, tuple[str, PublishedDatasource]]:
-    """Return the data sources of a file, by key: all of them, or an error."""
-    # This reads only the keys, and makes no assets of the revision.
+    """Return all data sources of a file by key, or raise an error."""
+    # Read only the YAML keys, and make no assets.
     components = declared_in(
         folder / file, PublishedDatasource, definitions=definitions, folder=folder
     )
@@ -190,11 +190,11 @@ def _datasources_in(
 def previews_of_changes(
     past: Revision, declared: Mapping[str, PublishedDatasource], look: PreviewOf, *, every: bool
 ) -> Iterator[Preview]:
-    """Yield a preview of each data source that is declared differently from a revision.
+    """Yield a preview of each data source whose declaration differs from the revision's.
 
     Args:
         declared: today's data sources, or some of them.
-        every: whether `declared` is complete, so that missing data sources were removed.
+        every: whether `declared` is complete, so that a missing data source was removed.
     """
     today = {*past.now, *declared}
     gone = {key: entry for key, entry in past.datasources.items() if key not in today}
@@ -228,11 +228,11 @@ def previews_of_changes(
 def _preview_changed(
     before: PublishedDatasource, now: PublishedDatasource, look: PreviewOf
 ) -> Preview:
-    """Preview a changed declaration, with notes about the changes and the former preview."""
+    """Preview a changed declaration, with notes about the changes and about the former plan."""
     notes = [Note(topic, text) for topic, text in declaration_differences(before, now)]
     preview, former = look(now), look(before)
     if preview.kind is Status.UNKNOWN:
-        # Without the models, preview what the declaration alone shows.
+        # Without the models' rows, preview only the changes that the declaration shows.
         unknown = Note("unknown", f"what else its models bring: {preview.reason}")
         preview = replace(preview_declared(before, now), notes=(*preview.notes, unknown))
     elif (former.decision, former.reason) != (preview.decision, preview.reason):
@@ -242,12 +242,13 @@ def _preview_changed(
 
 
 def _git(folder: Path, *args: str) -> str:
-    """Return the output of a git command, which must change nothing, not even git's index.
+    """Return the output of a git command that changes neither files nor git's index.
 
     Raises:
         RefusedError: git is missing, or does not know the revision.
     """
-    # As its index stays, git may report touched files as changed; reading them again does no harm.
+    # With an old index, git may report unchanged files as changed. It does no harm to read them
+    # again.
     command = ["git", "-c", "diff.autoRefreshIndex=false", "-C", str(folder), *args]
     try:
         return subprocess.run(command, capture_output=True, check=True).stdout.decode()

@@ -1,4 +1,4 @@
-"""Find which schedules and sensors are on: the environment and the web UI switch them."""
+"""Find which schedules and sensors are on, by the environment or by a switch in the web UI."""
 
 import os
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from tableau_pipeline.errors import SettingError
 
 DefaultStatus = TypeVar("DefaultStatus", dg.DefaultSensorStatus, dg.DefaultScheduleStatus)
 
-# Whether the triggers of this deployment start switched on.
+# The variable that switches the triggers of a deployment on by default.
 _VARIABLE = "PIPELINE_TRIGGERS"
 
 
@@ -37,6 +37,6 @@ def switched_on(instance: dg.DagsterInstance, parts: Iterable[Any]) -> set[str]:
         part.name
         for part in parts
         if (status := states.get(part.name, by_default)) is on
-        # Some kinds have no default status.
+        # Some kinds of definitions have no default status.
         or (status is by_default and getattr(part, "default_status", by_default).value == on.value)
     }

@@ -29,7 +29,7 @@ from tableau_pipeline.scripting.environment import journal_place
 from tableau_pipeline.scripting.retention import collect_unneeded
 
 _LOG = logging.getLogger(__name__)
-# The asset under which earlier releases kept records in Dagster's event log.
+# The asset whose events in Dagster's event log were the records of earlier releases.
 FORMER_JOURNAL = dg.AssetKey(["tableau_pipeline", "journal"])
 FORMER_RECORDS = (
     "Earlier releases kept their records in Dagster's event log, which this release does not "
@@ -52,7 +52,7 @@ def journal_of(
 
     Args:
         key: the asset key, without the root of the environment.
-        context: the context of the step that refreshes; None for a journal that only reads.
+        context: the context of the step that writes to the journal; None only to read the journal.
         root: the project root of the environment; by default TABLEAU_PROJECT_ROOT.
     """
     root = tableau_project_root() if root is None else root
@@ -67,9 +67,9 @@ def journal_of(
 def histories(
     instance: dg.DagsterInstance, keys: Collection[str]
 ) -> Mapping[str, History | RefusedError]:
-    """Return the history of each published asset in this environment, by its key.
+    """Map the key of each published asset in this environment to the history in its journal.
 
-    Errors are as in `newest_records`.
+    If a record cannot be read, its key maps to the error. Raises errors like `newest_records`.
     """
     found = newest_records(instance, keys)
     return {
@@ -81,13 +81,13 @@ def histories(
 def newest_records(
     instance: dg.DagsterInstance, keys: Collection[str]
 ) -> Mapping[str, StoredRecord | RefusedError | None]:
-    """Return the newest record of each published asset in this environment, by its key.
+    """Map the key of each published asset in this environment to the newest record in its journal.
 
-    A record that is missing or that another release wrote hides no other: instead of it, the error
-    is returned.
+    If a record cannot be read, for example because another release wrote it, its key maps to the
+    error. All other records are still returned.
 
     Raises:
-        RefusedError: it is not known whose records these are.
+        RefusedError: it is unclear whether the records belong to this deployment.
     """
     place = journal_place()
     # Read the deployment once, for all journals.
@@ -104,7 +104,7 @@ def newest_records(
 
 
 def _owner(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Owner:
-    """Return this attempt of the step, and its process."""
+    """Return the owner of a claim: this attempt of the step, and its process."""
     is_asset = isinstance(context, dg.AssetExecutionContext)
     op = context.op_execution_context if is_asset else context
     return owner_here(
@@ -116,7 +116,7 @@ def _owner(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Owner:
 
 
 def _run_has_ended(instance: dg.DagsterInstance, owner: Owner) -> bool | None:
-    """Whether Dagster recorded the end of an attempt; None for a run of another instance."""
+    """Whether Dagster recorded the end of an attempt; None if the instance has no such run."""
     run = instance.get_run_by_id(owner.run_id) if owner.run_id else None
     if run is None:
         return None
@@ -124,7 +124,7 @@ def _run_has_ended(instance: dg.DagsterInstance, owner: Owner) -> bool | None:
         return True
     kind = dg.DagsterEventType
     ends = {kind.STEP_FAILURE, kind.STEP_SUCCESS, kind.STEP_UP_FOR_RETRY}
-    # Dagster stores one such event for each attempt.
+    # Dagster stores one of these events for each attempt.
     events = instance.all_logs(owner.run_id, of_type=ends)
     return sum(event.step_key == owner.step for event in events) > owner.attempt
 
@@ -137,9 +137,10 @@ def has_former_records(instance: dg.DagsterInstance) -> bool:
 def journal_of_step(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, key: str
 ) -> StoredJournal:
-    """Return the journal for the step that refreshes a published asset in this environment.
+    """Return the journal to which the step of a published asset writes.
 
-    It warns before the first refresh of a data source that an earlier release may have published.
+    Log a warning before the first refresh of a data source that an earlier release may have
+    published.
     """
     journal = journal_of(context.instance, key, context)
     if has_former_records(context.instance) and not journal.history().number:
@@ -161,19 +162,20 @@ def setup_of(
     keep_files: bool = False,
     log: logging.Logger = _LOG,
 ) -> Setup:
-    """Return the setup of a refresh in this environment, with the resources of a code location.
+    """Set up a refresh in this environment with the resources of a code location.
 
     Args:
-        inherited: metadata of columns from other tools; its keys are model and column.
+        inherited: maps model and column to metadata from other tools.
         rejected: returns, for each model, the names of the checks that rejected its newest rows.
-        keep_files: whether the files that the refresh builds outlive the run.
+        keep_files: whether to keep the files that the refresh builds after the run.
     """
     web = os.environ.get("PIPELINE_WEB_URL")
     return Setup(
         declaration=in_environment(declaration, tableau_project_root()),
         snapshots=snapshots,
         journal=journal,
-        # Opened only when needed: a refresh that ends early costs no sign-in and no process.
+        # Sign in, and start hyperd, only when a refresh needs them. An early end then costs
+        # neither.
         server=lambda: tableau.session(
             log,
             counts=declaration.needs_counts,
@@ -195,7 +197,7 @@ def setup_of(
 def collect_snapshots(
     context: dg.AssetExecutionContext | dg.OpExecutionContext, snapshots: SnapshotIOManager
 ) -> None:
-    """Remove what no data source needs any longer; release local copies of files."""
+    """Remove the snapshots that no data source needs any longer; release local copies of files."""
     snapshots.copies.release()
     collect_unneeded(
         snapshots.store,

@@ -38,27 +38,28 @@ if TYPE_CHECKING:
 _IDS_JOB = "lineage_ids"
 # The job keeps each id in a tag of its run, under this prefix and the LUID.
 _ID_TAG = "tableau-id/"
-# Seconds between two requests for an id in the first hour, and how many seconds a refresh may wait
-# for the id.
+# Seconds between two requests for an id in the first hour; the most seconds that a refresh waits
+# for its id.
 _RETRY, _PATIENCE = 300, 24 * 3600
-# Dagster ends a tick after 60 seconds, of which the client may wait 40 for a sink.
+# Seconds after which a tick sends no further refresh. Dagster ends a tick after 60 seconds, and the
+# client may wait 40 of them for a sink.
 _TICK_SECONDS = 15
-# How long transports with a queue of their own may go on sending at the end of a tick.
+# Seconds in which a transport with its own queue may still send events at the end of a tick.
 _CLOSE_SECONDS = 10
-# Statuses of a sink that refuses an event for good, so that another attempt cannot help.
+# HTTP statuses by which a sink refuses an event for good. Another attempt cannot help.
 _REFUSED = (400, 413, 422)
-# The most refreshes of a data source, and failed runs, that a tick reads.
+# A tick reads at most this many refreshes of a data source, and this many failed runs.
 _MOST = 50
-# How many of the newest runs of the job are read, of all code locations.
+# A tick reads this many of the newest runs of the job `lineage_ids`, of all code locations.
 _MOST_LOOKS = 10
 
 
 @keyed
 class Lineage:
-    """Where to send the lineage of refreshes, and which names to use in it."""
+    """Where to send the lineage of refreshes, and how to name data sources and models."""
 
     openlineage: dict[str, Any] = Field(
-        # The configuration may hold secrets.
+        # The configuration may contain secrets.
         repr=False,
         description="Configuration of OpenLineage's client: {transport: {type: http, url: ...}}. "
         'Take secrets from the environment: "{{ env.CATALOGUE_KEY }}".',
@@ -78,22 +79,23 @@ class Lineage:
     @field_validator("openlineage")
     @classmethod
     def _check_installed(cls, openlineage: dict[str, Any]) -> dict[str, Any]:
-        # Do not import the client: that takes 0.3 s, and no process of a step needs it.
+        # Do not import the client here: importing takes 0.3 s, and no process of a step needs the
+        # client.
         with suppress(ModuleNotFoundError):
             if find_spec("openlineage.client"):
                 return openlineage
         raise ValueError("this needs pip install 'tableau_pipeline[lineage]'")
 
     def client(self) -> "OpenLineageClient":
-        """Return the client.
+        """Return OpenLineage's client.
 
         Raises:
-            ValueError: it does not accept its configuration.
+            ValueError: the client does not accept the configuration.
         """
         from openlineage.client import OpenLineageClient
 
         try:
-            # The client changes what it is given.
+            # Pass a copy, because the client changes its configuration.
             return OpenLineageClient(config=copy.deepcopy(self.openlineage))
         except Exception as error:  # noqa: BLE001 - transports raise any error
             # Leave out the message of the error, which may quote a secret.
@@ -105,7 +107,7 @@ class Lineage:
 
 
 def _kind(error: Exception) -> str:
-    """Return what is wrong without the message of an error, which may quote a secret."""
+    """Describe an error without its message, which may quote a secret."""
     status = _status(error)
     return type(error).__name__ + (f", status {status}" if status else "")
 
@@ -116,13 +118,13 @@ def _status(error: Exception) -> int | None:
 
 @dataclass
 class _Cursor:
-    """How far a sensor has come.
+    """The cursor of the sensor: what it has sent, and what it waits for.
 
     Attributes:
-        sent: the storage id of the last materialization that was sent, by key.
-        failed: the time stamp of the last failed run that was sent.
-        ids: ids in the Metadata API by LUID.
-        waiting: since when refreshes wait for an id, by LUID.
+        sent: maps the key of a data source to the storage id of the last materialization sent.
+        failed: the time stamp of the last failed run whose refreshes were sent.
+        ids: maps LUIDs to ids in the Metadata API.
+        waiting: maps LUIDs to the time since which refreshes wait for an id.
     """
 
     sent: dict[str, int] = field(default_factory=dict)
@@ -134,14 +136,14 @@ class _Cursor:
 def lineage_definitions(
     lineage: Lineage, datasources: Sequence[PublishedDatasource]
 ) -> dg.Definitions:
-    """Return the sensor, and the job that looks up ids of data sources for it."""
+    """Return the sensor, and the job that looks up ids of data sources for the sensor."""
     jobs = [_ids_job] if lineage.datasource == "metadata_id" else []
 
     @dg.sensor(
         name="lineage",
         jobs=jobs or None,
         minimum_interval_seconds=60,
-        # A user who declares `lineage` wants it sent.
+        # Start the sensor switched on, because a user who declares `lineage` wants lineage.
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Reports each refresh to a catalogue.",
     )
@@ -169,9 +171,10 @@ def lineage_definitions(
 def _send(
     client: "OpenLineageClient", refreshes: Iterator["EndedRefresh"], log: logging.Logger
 ) -> str:
-    """Send events until the sink does not take one; return what was done, in words.
+    """Send events until the sink fails to take an event; return a summary for users.
 
-    If the sink refuses an event for its content, the events after it are still sent.
+    If the sink refuses an event because of its content, leave out this event, and send the next
+    events.
     """
     count, end = 0, time.monotonic() + _TICK_SECONDS
     for refresh in refreshes:
@@ -191,7 +194,7 @@ def _send(
 
 
 def _close(client: "OpenLineageClient", log: logging.Logger) -> None:
-    """End the threads and connections of a client, as each tick has its own client."""
+    """Close the client of a tick, with its threads and connections."""
     try:
         is_done = client.close(_CLOSE_SECONDS)
     except Exception as error:  # noqa: BLE001 - transports raise any error
@@ -202,13 +205,13 @@ def _close(client: "OpenLineageClient", log: logging.Logger) -> None:
 
 
 class _Luids(dg.Config):
-    """The LUIDs of data sources whose ids are not known, from the sensor."""
+    """The LUIDs of data sources with unknown ids; the sensor sets them."""
 
     luids: list[str] = Field(default=[])
 
 
-# Ask in a step, and not in the sensor: a sign-in with the token of a refresh would end the session
-# of the refresh, and only a step can wait for its turn in the pool.
+# Ask in a step, not in the sensor. A sign-in with a token ends another session with this token, for
+# example the session of a refresh. Only a step can wait for its turn in the pool.
 @dg.op(name="ask_for_ids", pool=POOL, out=dg.Out(dg.Nothing))
 def _ask_for_ids(
     context: dg.OpExecutionContext, config: _Luids, tableau: TableauServerResource
@@ -226,17 +229,17 @@ def _ids_job() -> None:
 
 
 def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list[dg.RunRequest]:
-    """Return a request of the job; [] if one for these is running, or has ended a short time ago.
+    """Return a request of the job; [] if a run for these LUIDs is active or has just ended.
 
     Args:
-        unknown: as in `_News`.
+        unknown: maps LUIDs to the time since which refreshes wait for an id.
     """
     now = time.time()
-    # Ask less often for an id that has not come for hours.
+    # The longer an id has been missing, the longer the pause.
     pause = _RETRY * max(1.0, (now - max(unknown.values())) / 3600)
     for record in instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=_MOST_LOOKS):
         is_recent = not record.dagster_run.is_finished or now - (record.end_time or 0) < pause
-        # Another code location of this instance has such a job, too.
+        # Compare the LUIDs, because another code location of this instance may have the same job.
         if is_recent and not unknown.keys().isdisjoint(_asked_for(record.dagster_run)):
             return []
     config = {"ops": {_ask_for_ids.name: {"config": {"luids": sorted(unknown)}}}}
@@ -244,9 +247,9 @@ def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list
 
 
 def _asked_for(run: dg.DagsterRun) -> Collection[str]:
-    """Return the LUIDs for which a run of the job looked."""
+    """Return the LUIDs in the config of a run of the job."""
     config: Any = run.run_config
-    # A user may have entered another config in the launchpad.
+    # In the launchpad, a user may have entered a config of another form.
     with suppress(LookupError, TypeError):
         return [*map(str, config["ops"][_ask_for_ids.name]["config"]["luids"])]
     return ()
@@ -254,12 +257,12 @@ def _asked_for(run: dg.DagsterRun) -> Collection[str]:
 
 @dataclass(slots=True)
 class _News:
-    """The refreshes that were not sent.
+    """Finds the refreshes that the sensor has not sent yet.
 
     Attributes:
-        cursor: moves on once a refresh was sent.
-        unknown: LUIDs whose refreshes wait for an id, and since when.
-        unreadable: why the publishes of files are unknown; "" if they are known.
+        cursor: advances after each sent refresh.
+        unknown: maps LUIDs to the time since which refreshes wait for an id.
+        unreadable: why publishes of files are unknown; "" if all of them are known.
     """
 
     instance: dg.DagsterInstance
@@ -270,9 +273,9 @@ class _News:
     unreadable: str = ""
 
     def of(self, datasources: Sequence[PublishedDatasource]) -> Iterator["EndedRefresh"]:
-        """Yield refreshes of these data sources and of files.
+        """Yield refreshes of these data sources and of data sources of files.
 
-        A refresh counts as sent once the caller asks for the next one.
+        When the caller asks for the next refresh, the previous refresh counts as sent.
         """
         looks = dg.RunsFilter(job_name=_IDS_JOB)
         for record in self.instance.get_run_records(looks, limit=_MOST_LOOKS):
@@ -283,7 +286,7 @@ class _News:
         try:
             files = published_files(self.instance).values()
         except RefusedError as error:
-            # Records that cannot be read must not keep all other refreshes back.
+            # Unreadable records must not prevent all other refreshes from being sent.
             self.unreadable = str(error)
         else:
             sources += (file.declaration for file in files if not file.problem)
@@ -298,7 +301,7 @@ class _News:
 
     def _refreshed(self, source: Declaration, newest: int) -> Iterator["EndedRefresh"]:
         asset = dg.AssetKey.from_user_string(source.key)
-        # For a data source that is new to the sensor, yield only the last refresh.
+        # If a data source is new to the sensor, yield only its last refresh.
         after = self.cursor.sent.get(source.key, newest - 1)
         found = self.instance.fetch_materializations(
             dg.AssetRecordsFilter(asset, after_storage_id=after), limit=_MOST, ascending=True
@@ -306,10 +309,11 @@ class _News:
         for record in found.records:
             metadata = _metadata_of(record.event_log_entry)
             details = details_in(metadata)
-            # Without a LUID, a user or other code has recorded the event, and no refresh.
+            # An event without a LUID comes from a user or other code, not from a refresh.
             if luid := details.luid:
                 name, ended = self._name(luid), record.timestamp
-                # The refresh may be older than the sensor, so count from the first look at it.
+                # Count the wait from the sensor's first look, because the refresh may be older than
+                # the sensor.
                 now = time.time()
                 since = self.cursor.waiting.setdefault(luid, now) if name is None else now
                 if name is None and now - since <= _PATIENCE:
@@ -324,7 +328,7 @@ class _News:
                 yield self._refresh(
                     source,
                     record.run_id,
-                    # Not every event of a refresh has all details.
+                    # Events of older releases lack some details.
                     began=ended - details.seconds.get("total", 0.0),
                     ended=ended,
                     luid=luid,
@@ -334,7 +338,7 @@ class _News:
             self.cursor.sent[source.key] = record.storage_id
 
     def _stopped(self, sources: Sequence[Declaration]) -> Iterator["EndedRefresh"]:
-        """Yield refreshes that failed or were refused."""
+        """Yield refreshes of these data sources that failed or were refused."""
         since = datetime.fromtimestamp(self.cursor.failed, UTC)
         failed = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=since)
         for record in self.instance.get_run_records(
@@ -379,17 +383,17 @@ class _News:
         )
 
     def _input(self, table: Table, run_id: str) -> "Dataset":
-        """Return the identity of a table's rows, as known to the programs that write them."""
+        """Return the dataset of a table's rows, with the identity that the rows' writers use."""
         run = self.instance.get_run_by_id(run_id) if table.model.startswith(KEY_PREFIX) else None
         config: Any = run.run_config if run else {}
-        # A job that is not ours may publish files, too, with another config.
+        # Another job than `publish_file` may publish files with a config of another form.
         with suppress(LookupError, TypeError):
             return _dataset_at(str(Path(config["ops"][STEP]["config"]["path"]).absolute()))
         return dataset_of(table, self.lineage)
 
 
 def dataset_of(table: Table, lineage: Lineage) -> "Dataset":
-    """Return the identity of a model or of a table of a lake."""
+    """Return the dataset of a model or a lake table."""
     # It imports what the extra brings.
     from tableau_pipeline.components.lineage_events import Dataset
 
@@ -418,7 +422,7 @@ def _metadata_of(event: dg.EventLogEntry | None) -> Mapping[str, Any]:
 def _checks(
     instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey
 ) -> list[dg.AssetCheckEvaluation]:
-    """Return the check results of a run; of a repeated check, only the last result."""
+    """Return the check results of a run. If a check was repeated, return its last result only."""
     kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
     log = instance.get_records_for_run(run_id, of_type=kind)
     events = [record.event_log_entry.dagster_event for record in log.records]

@@ -1,4 +1,4 @@
-"""A refresh as events of OpenLineage; it needs the extra `lineage`."""
+"""Convert refreshes to events of OpenLineage. This module needs the extra `lineage`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,13 +27,14 @@ _TABLEAU = "tableau"
 
 
 def _facet(kind: Any, *values: Any, **more: Any) -> Any:
-    # All facets take `producer`: attrs derives it from a private name, and ty does not see it.
+    # All facets take `producer`, which attrs derives from a private name. The type checker does not
+    # see it, so hide the type of `kind`.
     return kind(*values, **more, producer=_PRODUCER)
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The identity of a dataset."""
+    """The identity of a dataset in OpenLineage."""
 
     namespace: str
     name: str
@@ -45,16 +46,16 @@ class EndedRefresh:
 
     Attributes:
         key: the asset key of the data source, below the root project of its environment.
-        namespace: the namespace of its job.
-        run_id: the run of Dagster; "" if none has refreshed it.
-        began: a timestamp in seconds, as `ended` is.
-        inputs: what it read; the keys are asset keys of models.
-        description: what the data source is, in words.
-        luid: None if it was never published.
+        namespace: the namespace of the job in OpenLineage.
+        run_id: the id of the Dagster run; "" if the refresh was no run.
+        began: the timestamp of the start, in seconds.
+        inputs: maps asset keys of models to the datasets that the refresh read.
+        description: a description of the data source for users.
+        luid: the LUID of the data source; None if it was never published.
         name: the name of the data source in its namespace; None if it is not known.
-        decision: what stopped it; "" if it succeeded.
-        checks: the results of its checks.
-        metadata: what it recorded in Dagster; empty if it was stopped.
+        decision: why the refresh was stopped, in a word; "" if it succeeded.
+        checks: the results of the data source's checks.
+        metadata: the metadata that the refresh recorded in Dagster; {} if it was stopped.
     """
 
     key: str
@@ -71,9 +72,9 @@ class EndedRefresh:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def events(self) -> tuple[RunEvent, RunEvent]:
-        """Return the events of its start and its end; the same refresh has the same events."""
-        # The run's own id does not suffice: a run may refresh several data sources, or there is
-        # no run.
+        """Return the events of the start and the end; both are equal in each call."""
+        # The run's own id does not suffice, because a run may refresh several data sources. Not
+        # every refresh is a run.
         name = f"dagster:{self.run_id or self.ended}/{self.key}"
         run_id = str(uuid5(NAMESPACE_URL, name))
         outcome = RunState.FAIL if self.decision else RunState.COMPLETE
@@ -101,7 +102,8 @@ class EndedRefresh:
         )
 
     def _engine(self) -> dict[str, Any]:
-        # DataHub takes the kind of a job from this facet, and rejects events without it.
+        # DataHub reads the kind of a job from this facet, and rejects an event that lacks the
+        # facet.
         kind = processing_engine_run.ProcessingEngineRunFacet
         versions = (dg.__version__, "dagster", __version__)
         return {"processing_engine": _facet(kind, *versions)}
@@ -109,7 +111,8 @@ class EndedRefresh:
     def _error(self) -> dict[str, Any]:
         if not self.decision:
             return {}
-        # Leave out the reason: it may quote values of rows, and a catalogue has other readers.
+        # Leave out the reason, which may quote values of rows. A catalogue has more readers than
+        # Dagster.
         message = f"The refresh was stopped ({self.decision}): see run {self.run_id} in Dagster"
         error = _facet(error_message_run.ErrorMessageRunFacet, message, "PYTHON")
         return {"errorMessage": error}
@@ -119,7 +122,7 @@ def _about_dataset(refresh: EndedRefresh) -> dict[str, Any]:
     kind = documentation_dataset.DocumentationDatasetFacet
     facets = {"documentation": _facet(kind, refresh.description)}
     if refresh.luid and refresh.luid != refresh.name:
-        # Do not use the type TABLE, which DataHub takes for a table of Hive.
+        # Do not use the type TABLE, which DataHub interprets as a table of Hive.
         identifier = symlinks_dataset.Identifier(_TABLEAU, refresh.luid, "LUID")
         facets["symlinks"] = _facet(symlinks_dataset.SymlinksDatasetFacet, [identifier])
     columns = refresh.metadata.get("dagster/column_schema")
@@ -156,7 +159,7 @@ def _column_lineage(origins: dg.TableColumnLineage, inputs: Mapping[str, Dataset
 
 
 def _checks(results: Sequence[dg.AssetCheckEvaluation]) -> dict[str, Any]:
-    """Return the results without their descriptions, which may quote values of rows."""
+    """Return the check results as a facet, without descriptions, which may quote values of rows."""
     assertions = [
         data_quality_assertions_dataset.Assertion(
             assertion=each.check_name,
@@ -170,7 +173,7 @@ def _checks(results: Sequence[dg.AssetCheckEvaluation]) -> dict[str, Any]:
 
 
 def _statistics(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rows and bytes that were sent; the data source may hold more."""
+    """Return a facet with the rows and bytes that the refresh sent."""
     if "rows sent" not in metadata:
         return {}
     sent = (metadata["rows sent"], metadata["details"].get("bytes sent"))

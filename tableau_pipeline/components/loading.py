@@ -1,4 +1,4 @@
-"""Load the definitions of a code location, and check them as a whole."""
+"""Load the definitions of a code location, and check all of them together."""
 
 import logging
 import os
@@ -42,7 +42,7 @@ from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.resources.snapshots import unsupported
 from tableau_pipeline.yaml_keys import guess
 
-# How many assets a message lists.
+# A message lists at most this many assets.
 _MAX_LISTED = 10
 _LOG = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class Datasource:
     line: int
 
     def at(self, *keys: str) -> str:
-        """Return "file:line: key" for the innermost of these nested keys that exists."""
+        """Return "file:line: key" for the innermost existing key of the nested `keys`."""
         if not self.line:
             return str(self.file)
         text, path = self.file.read_text("utf-8"), []
@@ -76,14 +76,14 @@ class Datasource:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The casefolded name and project path, which no two data sources may share."""
+        """The casefolded name and project path, which only one data source may have."""
         project = self.component.project
         names = project.split("/") if isinstance(project, str) else project
         return tuple(name.strip().casefold() for name in (self.component.name, *names))
 
     @property
     def models(self) -> Iterator[tuple[Sequence[str], str]]:
-        """Each model, together with the keys under which the declaration names it."""
+        """Yield each model after the nested keys under which the declaration names the model."""
         for table in self.component.tables:
             yield ("tables", table.name, "model"), table.model
             if isinstance(table.policy, Diff) and table.policy.feed:
@@ -92,7 +92,7 @@ class Datasource:
 
 
 def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
-    """Return the data sources that are declared."""
+    """Return the data sources that the definitions declare."""
     datasources = {}
     for spec in specs_of(definitions):
         if isinstance(component := component_of(spec), PublishedDatasource):
@@ -102,7 +102,7 @@ def datasources_of(definitions: dg.Definitions) -> list[Datasource]:
 
 
 def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
-    """Report data sources whose asset key another asset already has."""
+    """Report data sources with an asset key that another asset already has."""
     places = defaultdict[dg.AssetKey, list[tuple[object, str]]](list)
     for asset in definitions.assets or ():
         for spec in _specs_in(asset):
@@ -122,12 +122,13 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
                     f'with the key "{key.to_user_string()}", which the asset of {others[0]} has '
                     "too: give the data source a `key` of its own, or another name"
                 )
-                # Both keys come from the data source's name, so a second report would say the same.
+                # Report only one key: the second key comes from the same name, and would repeat the
+                # report.
                 break
 
 
 def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
-    """Report data sources with equal names and projects, which would replace each other."""
+    """Report data sources with equal names and projects, because they would replace each other."""
     first: dict[tuple[str, ...], Datasource] = {}
     for datasource in sorted(datasources, key=lambda candidate: candidate.line > 0):
         component, other = datasource.component, first.setdefault(datasource.place, datasource)
@@ -143,7 +144,7 @@ def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> It
 def _unusable_models(
     definitions: dg.Definitions, datasources: Sequence[Datasource]
 ) -> Iterator[str]:
-    """Report models that no asset makes, or that cannot be stored as snapshots."""
+    """Report models without an asset, and models that cannot be stored as snapshots."""
     models = _other_assets(definitions)
     listed = (
         ", ".join(models[:_MAX_LISTED]) + (", ..." if len(models) > _MAX_LISTED else "") or "none"
@@ -190,11 +191,11 @@ def _upstream_problems(
 def _skipped_assets(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
     """Report assets that Dagster skips, because their file has a function `@dg.definitions`.
 
-    From such a file, Dagster takes only what that function returns.
+    From such a file, Dagster takes only the definitions that the function returns.
     """
     loaded = [item for item in definitions.assets or () if isinstance(item, dg.AssetsDefinition)]
     keys = {key for asset in loaded for key in asset.keys}
-    # The function may have given an asset another key.
+    # Compare steps as well as keys, because the function may have given an asset another key.
     steps = {id(step_of(asset)) for asset in loaded if asset.is_executable}
     for module in list(sys.modules.values()):
         file, values = getattr(module, "__file__", None) or "", vars(module).values()
@@ -214,7 +215,7 @@ def _skipped_assets(definitions: dg.Definitions, folder: Path) -> Iterator[str]:
 
 
 def misspelled_models(definitions: dg.Definitions, declared: PublishedDatasource) -> Iterator[str]:
-    """Report models that no asset makes, although the name of an asset is similar."""
+    """Report models without an asset if the name of an asset is similar."""
     assets = _other_assets(definitions)
     for model in declared.models:
         if model not in assets and (suggestion := guess(model, assets)):
@@ -231,7 +232,7 @@ def _column_problems(
         component = datasource.component
         stored = TypedSnapshots(snapshots.store, component.types)
         newest = {model: stored.newest(model) for model in component.models}
-        # A model that was never materialized has no columns to compare yet.
+        # Skip data sources with a model that was never materialized, and thus has no columns yet.
         if not all(newest.values()):
             continue
         try:
@@ -258,7 +259,7 @@ def _specs_in(asset: object) -> Iterable[dg.AssetSpec]:
 
 
 def _other_assets(definitions: dg.Definitions) -> list[str]:
-    """Return the keys of all assets, lake tables included, except those of data sources."""
+    """Return the keys of all assets that belong to no data source, such as models and lake tables."""
     specs = [*specs_of(definitions)]
     components = {id(component): component for component in map(component_of, specs)}.values()
     datasources = [
@@ -290,7 +291,7 @@ def _snapshots(definitions: dg.Definitions) -> SnapshotIOManager | None:
 
 
 def _unstored_models(definitions: dg.Definitions) -> Iterator[str]:
-    """Yield assets that give a DataFrame to Dagster's own IO manager, which cannot store it."""
+    """Yield assets that give DataFrames to Dagster's own IO manager, which cannot store them."""
     default = "io_manager"
     for key, asset, io_manager in _dataframe_assets(definitions):
         if io_manager == default and default not in _resources(definitions, asset):
@@ -307,7 +308,7 @@ def _dataframe_assets(
 ) -> Iterator[tuple[str, dg.AssetsDefinition, str]]:
     """Yield the key, the definition and the IO manager of each asset that returns a DataFrame.
 
-    An asset that returns another type may store its snapshots itself.
+    Leave out all other assets, because they may store snapshots themselves.
     """
     for asset in definitions.assets or ():
         if not (isinstance(asset, dg.AssetsDefinition) and asset.is_materializable):
@@ -319,7 +320,7 @@ def _dataframe_assets(
                 yield key.to_user_string(), asset, output.io_manager_key
 
 
-# Maps a part of a message of the YAML parser to an explanation of the mistake.
+# Maps a part of the YAML parser's message to an explanation of the mistake.
 _YAML_MISTAKES = MappingProxyType(
     {
         "cannot start any token": "YAML allows neither a tab nor a value that begins like this: "
@@ -332,31 +333,32 @@ _YAML_MISTAKES = MappingProxyType(
 
 
 def load_definitions(folder: Path) -> dg.Definitions:
-    """Load what `dg.load_from_defs_folder` finds in `defs/`, and check it as a whole.
+    """Load the definitions that `dg.load_from_defs_folder` finds, and check all of them together.
 
-    `dg check defs` also warns of columns that the newest snapshots of the models do not have.
+    `dg check defs` also warns of declared columns that the newest snapshots of the models lack.
 
     Args:
         folder: the folder of `definitions.py`.
 
     Raises:
-        DeclarationError: there are mistakes. The message has a line for each, with file, line,
-            key, and what is allowed there.
+        DeclarationError: there are mistakes. For each mistake, the message has a line with the
+            file, the line number, the key, and the allowed values.
     """
     with _as_declaration_errors(folder):
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
     _raise_problems(definitions, datasources, *_REPEATED, _unusable_models, _upstream_problems)
     problems = _skipped_assets(definitions, folder)
-    # This check reads each model's newest snapshot, which is too slow for every run. It only warns:
-    # users change a model and its declaration together, and run the model afterwards.
+    # Check columns only in `dg check defs`, because reading each model's newest snapshot is too
+    # slow for every run. Only warn, because users change a model and its declaration together, and
+    # run the model afterwards.
     if os.environ.get(IS_VALIDATION):
         problems = chain(problems, _column_problems(definitions, datasources))
     for problem in problems:
         _LOG.warning("%s", problem)
     models = {model for datasource in datasources for model in datasource.component.models}
     assets = [
-        # Leave stubs as they are: they do not show how another location makes the model.
+        # Do not change stubs, because they do not show how another location makes the model.
         _with_kinds_and_code(asset, models)
         if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
         else asset
@@ -366,13 +368,14 @@ def load_definitions(folder: Path) -> dg.Definitions:
 
 
 def _with_kinds_and_code(asset: dg.AssetsDefinition, models: Container[str]) -> dg.AssetsDefinition:
-    """Return an asset with the kinds of a model and, unless it has one, a link to its code."""
+    """Return an asset with the kinds of a model, and with a link to its code."""
     in_python = any(isinstance(component_of(spec), dg.DefsFolderComponent) for spec in asset.specs)
 
     def annotated(spec: dg.AssetSpec) -> dg.AssetSpec:
         if not spec.kinds and spec.key.to_user_string() in models:
             spec = spec.merge_attributes(kinds={"pyspark", "parquet"})
-        # Drop references to YAML: Dagster adds the folder's YAML even if it declares no asset.
+        # Drop references to YAML, because Dagster adds the folder's YAML even if it declares no
+        # asset.
         code = [reference for reference in _references(spec) if not _is_yaml(reference)]
         rest = {name: value for name, value in spec.metadata.items() if name != _REFERENCES}
         references = (
@@ -384,7 +387,8 @@ def _with_kinds_and_code(asset: dg.AssetsDefinition, models: Container[str]) -> 
     if not in_python or any(map(_references, asset.specs)):
         return asset
     with warnings.catch_warnings():
-        # Hide that this function is beta: our range of Dagster versions pins it.
+        # Hide the warning about a beta function: our range of Dagster versions keeps the function
+        # stable.
         warnings.simplefilter("ignore", dg.BetaWarning)
         (referring,) = dg.with_source_code_references([asset])
     return cast("dg.AssetsDefinition", referring)
@@ -410,24 +414,25 @@ def _is_yaml(reference: _Reference) -> bool:
 def evaluate_definitions(
     definitions: dg.Definitions | LazyDefinitions, folder: Path
 ) -> dg.Definitions:
-    """Evaluate definitions, even those of a module that does not call `load_definitions`.
+    """Evaluate the definitions of a module, which need not call `load_definitions`.
 
     Args:
-        folder: the folder of that module.
+        folder: the folder of the module.
 
     Raises:
         DeclarationError: there are mistakes in YAML, or data sources that would replace each other.
-            The message has a line for each.
+            The message has a line for each problem.
     """
     with _as_declaration_errors(folder):
         resolved = definitions() if isinstance(definitions, LazyDefinitions) else definitions
-    # Projects that do not call `load_definitions` may use models of other locations without a stub.
+    # Do not check models here: a project that does not call `load_definitions` may use models of
+    # other locations without a stub.
     _raise_problems(resolved, datasources_of(resolved), *_REPEATED)
     return resolved
 
 
 _Check = Callable[[dg.Definitions, Sequence[Datasource]], Iterator[str]]
-# Check places first: another key does not help two data sources in the same place.
+# Check places first, because another key does not help two data sources in the same place.
 _REPEATED: tuple[_Check, ...] = (_repeated_places, _repeated_keys)
 
 
@@ -453,10 +458,10 @@ def _as_declaration_errors(folder: Path) -> Generator[None]:
         )
         raise DeclarationError(f"{place}this is not YAML: {explanation}") from None
     except ComponentTreeException as error:
-        # A mistake in the YAML, or in a variable of the environment.
+        # A refusal reports a mistake in the YAML or in an environment variable.
         if refusal := _refusal(error):
             raise refusal from None
-        # Any other error keeps its traceback, which the author of the definitions needs.
+        # Keep the traceback of any other error for the author of the definitions.
         raise
 
 
@@ -470,7 +475,7 @@ def _refusal(error: BaseException | None) -> RefusedError | None:
 
 
 def _unknown_type(problem: str, folder: Path) -> str:
-    """Return the message of an unknown component type, with its place in the YAML if known."""
+    """Describe an unknown component type, with its place in the YAML if the place is found."""
     match = re.search(r"Module `(.+)` has no attribute `(.+)`", problem)
     module, name = match.groups() if match else ("", "")
     suggestion = guess(name, vars(sys.modules[module])) if module in sys.modules else ""

@@ -1,7 +1,7 @@
-"""What belongs to a code location: the graph of all its assets, and its runs.
+"""Find the asset graph and the runs of a code location.
 
-A run knows only its own assets and the assets that they read. dbt may describe columns of assets
-further upstream.
+The graph of a run has only the run's assets and their parents. Descriptions of columns may come
+from dbt assets further upstream.
 """
 
 from collections.abc import Generator, Sequence
@@ -17,7 +17,7 @@ from tableau_pipeline.dagster_internals import (
     run_graph,
 )
 
-# How many of the newest runs are read to find one that no code location has launched.
+# Read this many of the newest runs to find a run without a code location.
 _MOST_RUNS = 10
 
 _in_process: ContextVar[AssetGraph | None] = ContextVar("_in_process", default=None)
@@ -25,7 +25,7 @@ _in_process: ContextVar[AssetGraph | None] = ContextVar("_in_process", default=N
 
 @contextmanager
 def in_location(definitions: dg.Definitions) -> Generator[None]:
-    """Make `location_graph` return the graph of these definitions in jobs executed in process."""
+    """In jobs executed in process, let `location_graph` return the graph of these definitions."""
     token = _in_process.set(definitions.resolve_asset_graph())
     try:
         yield
@@ -34,7 +34,7 @@ def in_location(definitions: dg.Definitions) -> Generator[None]:
 
 
 def location_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> AssetGraph:
-    """Return the asset graph of a step's location; without a location, the graph of its run."""
+    """Return the asset graph of a step's code location; without a location, the run's graph."""
     location = location_of(context)
     if location is not None:
         return location.asset_graph
@@ -45,13 +45,13 @@ def location_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) ->
 def newest_run_here(
     context: dg.SensorEvaluationContext, job: str, statuses: Sequence[dg.DagsterRunStatus] = ()
 ) -> dg.RunRecord | None:
-    """Return the newest run of a job of the sensor's location; None if there is none.
+    """Return the newest run of a job in the sensor's code location; None without such a run.
 
-    Another location of the instance may have a job of the same name. A run that was executed in
-    the process of a command belongs to no location, and counts as one of this location.
+    Another location of the instance may have a job of the same name. A run in the process of a
+    command has no location, and counts as a run of this location.
 
     Args:
-        statuses: the statuses that count; by default all.
+        statuses: the statuses of runs that count; by default, all statuses.
     """
     instance, origin = context.instance, context.code_location_origin
     here = f"{context.repository_name}@{origin.location_name}" if origin else None
@@ -61,6 +61,6 @@ def newest_run_here(
             return record
     if here is None:
         return None
-    # The newest runs may all be runs of other locations.
+    # All of the newest runs may belong to other locations, so ask for runs of this location.
     ours = dg.RunsFilter(job_name=job, statuses=statuses, tags={REPOSITORY_TAG: here})
     return next(iter(instance.get_run_records(ours, limit=1)), None)

@@ -1,4 +1,4 @@
-"""Names for the contents of a site in a report, or tokens in their place."""
+"""Names or tokens for the contents of a site in a report."""
 
 import hashlib
 import re
@@ -9,12 +9,12 @@ from tableau_pipeline.core.drift import RemoteDatasource
 from tableau_pipeline.publishing.inventory import ProjectItem
 from tableau_pipeline.publishing.rest import RefreshTask
 
-# Tableau's error code in our messages.
+# Matches Tableau's error code in messages of this package.
 _CODE = re.compile(r"\b(?:failed:|answered) (\d{6})\b")
 
 
 class Names:
-    """Shows all names as they are."""
+    """Shows names unchanged."""
 
     def datasource(self, remote: RemoteDatasource) -> str:
         """Return the name of a data source."""
@@ -25,7 +25,7 @@ class Names:
         return remote.luid, remote.link or ""
 
     def project(self, luid: str, found: ProjectItem | None, name: str) -> str:
-        """Return the path of a project; its own name if its path is not known."""
+        """Return the path of a project; only its name if the path is unknown."""
         return found.path if found else name or luid
 
     def user(self, luid: str, name: str) -> str:
@@ -33,7 +33,7 @@ class Names:
         return name or luid
 
     def text(self, kind: str, text: str) -> str:
-        """Return a name of another kind, such as the address of the server."""
+        """Return a text of another kind, such as the address of the server."""
         return text
 
     def rows(self, tables: Mapping[str, int]) -> Mapping[str, int]:
@@ -51,12 +51,11 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Tokens(Names):
-    """Shows tokens instead of names, ids and addresses; they are the same in each run.
+    """Shows tokens instead of names, ids and addresses. The tokens are the same in each run.
 
-    A token is a hash of two texts: the LUID of the site, and either another LUID or, for what has
-    no LUID, the name.
-    LUIDs cannot be guessed, but a user who may list the contents of the site can compute their
-    tokens.
+    A token is a hash of the site's LUID and of the item's LUID. If an item has no LUID, the token
+    uses its name. LUIDs cannot be guessed. But a user who may list the contents of the site can
+    compute the tokens.
 
     Attributes:
         site: the LUID of the site.
@@ -69,7 +68,7 @@ class Tokens(Names):
         return self.text("datasource", remote.luid)
 
     def place(self, remote: RemoteDatasource) -> tuple[str, str]:
-        """Return empty strings, because both would identify the data source."""
+        """Return empty strings, because a LUID or an address would identify the data source."""
         return "", ""
 
     def project(self, luid: str, found: ProjectItem | None, name: str) -> str:
@@ -97,6 +96,6 @@ class Tokens(Names):
         return [replace(task, id="", url="", when=task.when.rpartition('", ')[2]) for task in tasks]
 
     def reason(self, text: str) -> str:
-        """Return only the code of the answer, because the server's words may contain names."""
+        """Return only the error code of a message, because the message may contain names."""
         code = _CODE.search(text)
         return f"the server answered {code[1]}" if code else "the reason may name something"

@@ -1,4 +1,4 @@
-"""Notifications: a sensor that tells users which data sources need a person."""
+"""Notifications: a sensor that sends messages about data sources that need a person."""
 
 import hashlib
 import json
@@ -21,16 +21,16 @@ from tableau_pipeline.yaml_keys import keyed
 
 # Values of `Status`.
 Reported = Literal["failed", "refused", "drifted", "late", "held"]
-# A data source may have the key "audit", but no key has an "@".
+# The "@" avoids a clash, because a data source may have the key "audit", but no key has an "@".
 _JOB = f"@{AUDIT}"
 _FILES = "@files"
-# The most characters of a text: services cut longer messages off, or refuse them.
+# The most characters of a text. Services cut longer messages off, or refuse them.
 _LONGEST = 1500
 
 
 @keyed
 class Notify:
-    """Where to report data sources that need a person."""
+    """Where to report which problems of data sources."""
 
     urls: tuple[str, ...] = Field(
         min_length=1,
@@ -41,14 +41,14 @@ class Notify:
         default=("failed", "refused", "drifted", "late", "held"),
         min_length=1,
         description="What to report. `drifted`: the audit found a difference. `late`: the "
-        "last refresh misses `freshness`. `held`: a user keeps it as it is.",
+        "last refresh misses `freshness`. `held`: a user has stopped the refreshes.",
     )
 
     @field_validator("urls")
     @classmethod
     def _check_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
         for number, url in enumerate(urls, 1):
-            # The message must not repeat the URL, which may be a secret.
+            # Keep the URL out of the message, because it may be a secret.
             if not _service(url):
                 raise ValueError(
                     f"number {number} is no URL that Apprise knows: is its environment variable "
@@ -67,21 +67,21 @@ def _service(url: str) -> Any:
         import apprise
     except ImportError as error:
         raise ValueError("this needs pip install 'tableau_pipeline[notify]'") from error
-    # At lower levels, some services log the URL that they send to.
+    # At lower log levels, some services log their URL.
     logging.getLogger("apprise").setLevel(logging.CRITICAL)
     return apprise.Apprise.instantiate(url, suppress_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A problem of a data source, reported once for as long as it lasts.
+    """A problem of a data source. The sensor reports a lasting problem only once.
 
     Attributes:
-        subject: the key of the data source, its hold, the job of the audit, or the journals of
+        subject: what has the problem: the key of a data source, a hold, the audit, or journals of
             files.
-        status: None if nothing is wrong.
-        id: distinguishes incidents of the same data source.
-        run_id: the run to inspect.
+        status: the status to report; None if the subject has no problem.
+        id: distinguishes incidents of the same subject.
+        run_id: the run that shows the details.
     """
 
     subject: str
@@ -99,7 +99,7 @@ def notification_sensor(
     @dg.sensor(
         name="notifications",
         minimum_interval_seconds=60,
-        # A user who declares `notify` wants messages.
+        # Start the sensor switched on, because a user who declares `notify` wants messages.
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Reports data sources that need a person, once for each incident.",
     )
@@ -108,7 +108,7 @@ def notification_sensor(
         sent: dict[str, dict[str, str]] = json.loads(context.cursor or "{}")
         after, count = {}, 0
         for number, url in enumerate(notify.urls, 1):
-            # Each URL has its own record, so that only the URLs that failed are tried again.
+            # Record the reported incidents of each URL, so that only failed URLs are tried again.
             url_id = hashlib.sha256(url.encode()).hexdigest()[:12]
             before = sent.get(url_id, {})
             unsent = [
@@ -120,13 +120,13 @@ def notification_sensor(
             try:
                 is_sent = not unsent or _send(url, unsent)
             except Exception as error:  # noqa: BLE001 - services raise any error
-                # Leave out the message of the error, which may quote a secret. If the tick failed,
-                # the other URLs would get their messages again each minute.
+                # Leave out the error's message, which may quote a secret. Do not raise the error: a
+                # failed tick keeps no cursor, and all other URLs would get their messages again
+                # each minute.
                 context.log.error("URL %d of notify: %s", number, type(error).__name__)
                 is_sent = False
             if is_sent:
-                # Keep the reports about data sources that are being refreshed: those incidents
-                # are not over.
+                # Keep the records of running data sources: their incidents may not be over.
                 reported = (
                     incident
                     for incident in current
@@ -145,12 +145,12 @@ def notification_sensor(
 def incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
-    """Yield an incident, or its absence, for each data source not being refreshed."""
+    """Yield the incident of each data source, or its absence; leave out running data sources."""
     found = [*statuses(instance, datasources, reads_journal=False).values()]
     try:
         found += statuses_of_files(instance).values()
     except RefusedError as error:
-        # Records that cannot be read must not stop the messages about all other data sources.
+        # Unreadable records must not stop the messages about all other data sources.
         text = f"The status of what was published from files is unknown: {error}"
         yield Incident(_FILES, Status.FAILED, text, text)
     else:
@@ -159,14 +159,14 @@ def incidents(
         if status.state in (Status.FAILED, Status.REFUSED, Status.LATE):
             verb = {Status.LATE: "is", Status.REFUSED: "was"}.get(status.state, "has")
             text = f'"{status.name}" {verb} {status.state}: {status.why}\nRemedy: {status.remedy}'
-            # One incident until a refresh succeeds, even if some are refused and others fail.
+            # Until a refresh succeeds, count refused and failed refreshes as one incident.
             id_ = "late" if status.state is Status.LATE else "stopped"
             yield Incident(status.key, status.state, id_, text, status.run_id)
         elif status.state is Status.UNKNOWN:
             text = f'The status of "{status.name}" is unknown: {status.why}'
             yield Incident(status.key, Status.FAILED, "unreadable", text)
         elif status.state is Status.HELD:
-            # A hold ends no other incident, so it is a subject of its own. No key has an "@".
+            # A hold is its own subject, because a hold ends no other incident. No key has an "@".
             text = f'"{status.name}" is {status.why}\nTo go on: {status.remedy}'
             yield Incident(f"{status.key}@hold", status.state, status.why, text)
         elif status.state is not Status.RUNNING:
@@ -187,7 +187,7 @@ def _audit_incidents(context: dg.SensorEvaluationContext) -> Iterator[Incident]:
 
 
 def _send(url: str, unsent: Sequence[Incident]) -> bool:
-    """Send incidents in one message; return whether the service accepted it."""
+    """Send incidents in one message; return whether the service accepted the message."""
     texts, web = [], os.environ.get("PIPELINE_WEB_URL")
     for incident in unsent:
         link = f"{web.rstrip('/')}/runs/{incident.run_id}" if web and incident.run_id else ""

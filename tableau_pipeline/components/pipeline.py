@@ -1,4 +1,4 @@
-"""The component TableauPipeline: what a project needs besides its models and data sources."""
+"""The component TableauPipeline: all definitions of a project besides models and data sources."""
 
 import os
 from pathlib import Path
@@ -43,7 +43,7 @@ class TableauPipelineScaffolder(dg.Scaffolder):
     """Writes the declaration, and for a new project `.env` and the settings of Dagster."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        """Write the files that are missing; make git ignore files with secrets or data.
+        """Write the missing files; make git ignore files with secrets or data.
 
         Raises:
             ValueError: the project declares the component already.
@@ -73,7 +73,7 @@ def _write(file: Path, text: str) -> None:
 @dg.scaffold_with(TableauPipelineScaffolder)
 @keyed
 class TableauPipeline(YamlComponent):
-    """What the data sources of a code location need: resources, triggers, `publish_file`."""
+    """The resources, triggers and jobs that the data sources of a code location need."""
 
     resources: Annotated[
         tuple[str, ...], BeforeValidator(_resource_names, json_schema_input_type=bool | list[str])
@@ -118,7 +118,7 @@ class TableauPipeline(YamlComponent):
         return self
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the definitions that the data sources of this code location need."""
+        """Return the resources, triggers and jobs for the data sources of this code location."""
         datasources = context.component_tree.get_all_components(of_type=PublishedDatasource)
         in_process = self.in_process and not os.environ.get("SPARK_REMOTE")
         resources = resources_from_env(keep_days=self.keep_days)

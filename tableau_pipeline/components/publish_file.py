@@ -1,4 +1,4 @@
-"""The job `publish_file`, which publishes files without any code."""
+"""The job `publish_file`, which publishes files by its run config, without code."""
 
 from dataclasses import fields, replace
 from typing import Any, get_args
@@ -40,7 +40,7 @@ _CHOICES = {
 
 
 class PublishFileConfig(RefreshConfig):
-    """Which files to publish as which data source."""
+    """The files to publish, the data source, and the options."""
 
     path: str = Field(
         min_length=1, description='A file, a folder, or a pattern such as "exports/*.csv".'
@@ -89,7 +89,7 @@ class PublishFileConfig(RefreshConfig):
         "replaced; if work of people would go, it needs accept: [overwrite].",
     )
 
-    # Dagster's config classes do not support Literal.
+    # Check the choices here, because Dagster's config classes do not support Literal.
     @field_validator(*_CHOICES)
     @classmethod
     def _one_of(cls, value: str | None, info: ValidationInfo) -> str | None:
@@ -107,7 +107,7 @@ class PublishFileConfig(RefreshConfig):
         return self
 
     def publication(self) -> FilePublication:
-        """Return what to publish."""
+        """Return the publication that this config describes."""
         options: dict[str, Any] = {
             each.name: getattr(self, each.name)
             for each in fields(FilePublication)
@@ -120,9 +120,9 @@ class PublishFileConfig(RefreshConfig):
         return self.publication().declaration()
 
 
-# The tag of the runs that publish files; only their config declares the data source.
+# The tag of runs that publish files. Only the config of such a run declares its data source.
 FILES_TAG = {"tableau/from": "files"}
-# The name of the step.
+# The name of the step that publishes files.
 STEP = "publish_files"
 
 
@@ -142,7 +142,8 @@ def publish_files(
         file_store = publication.store(
             snapshots.store,
             run_id=context.run.run_id,
-            # Called when it is this run's turn: an earlier run may have published another version.
+            # `store` calls this function only when it is this run's turn, because an earlier run
+            # may publish another version before.
             published=lambda: published_version(
                 declaration,
                 journal,
@@ -164,7 +165,7 @@ def publish_files(
             done = config.carry_out(setup, user=context.run.tags.get(USER_TAG))
         except RefreshError as error:
             tag_run(context, declaration, error)
-            # Refused credentials say nothing about a file.
+            # Name the file in the refusal. Refused credentials are no problem of the file.
             if isinstance(error, RefusedError) and not isinstance(error, CredentialsError):
                 first, *others = error.refusals
                 first = replace(first, problem=f"{config.path}: {first.problem}")
@@ -185,7 +186,7 @@ def _report(
     declaration = config.declaration()
     if bad:
         left_out = f"Left out {bad.total:,} row{'s' * (bad.total > 1)} that do not fit the columns"
-        # Log this after the summary, because users read the last line.
+        # Log the bad rows after the summary, because users read the last line.
         context.log.warning("%s: %s: %s", declaration.name, left_out, "; ".join(bad.examples))
     tag_run(context, declaration, done)
     if isinstance(done, Planned):
@@ -196,8 +197,8 @@ def _report(
         context.log_event(dg.AssetMaterialization(declaration.key.split("/"), metadata=metadata))
 
 
-# The launchpad opens with the two keys that every run has to set.
+# Fill the launchpad with the two keys that every run has to set.
 @dg.job(config={"ops": {STEP: {"config": {"name": "", "path": ""}}}}, tags=FILES_TAG)
 def publish_file() -> None:
-    """Publish CSV, JSON or Parquet files. See the run config for options."""
+    """Publish CSV, JSON or Parquet files. The run config describes the options."""
     publish_files()

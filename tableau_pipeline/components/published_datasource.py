@@ -65,18 +65,18 @@ class ModelSnapshots:
 
     Attributes:
         definitions: maps the asset key of a model to its partitions definition; models of other
-            code locations have none. Partitions that only an earlier definition had are ignored.
+            code locations have none. A partition that only an earlier definition had is ignored.
     """
 
     snapshots: SnapshotIOManager
     definitions: Mapping[str, dg.PartitionsDefinition | None]
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """Return the newest version of a model; None if it has none."""
+        """Return the newest version of a model; None if the model has no version."""
         return self.snapshots.snapshot(asset_key, self.definitions.get(asset_key))
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """Return a version of a model; None if it was removed."""
+        """Return a version of a model; None if the version was removed."""
         return self.snapshots.store.version(asset_key, number)
 
 
@@ -86,8 +86,8 @@ def snapshots_of(
     """Return the snapshots of a data source's models, including lake tables.
 
     Args:
-        graph: the asset graph of the code location, which has the partitions definitions of the
-            models; None if it is unknown.
+        graph: the asset graph of the code location, with the models' partitions definitions; None
+            if the graph is unknown.
     """
     keys = {model: dg.AssetKey.from_user_string(model) for model in declaration.models}
     definitions = {
@@ -100,12 +100,12 @@ def snapshots_of(
     return with_lakes(stored, declaration, snapshots.copies) if has_lakes else stored
 
 
-# The pool of the runs that sign in to Tableau; the instance limits how many run at once.
+# The pool of the steps that sign in to Tableau. The instance limits how many run at once.
 POOL = "tableau"
 
 
 class RefreshConfig(dg.Config):
-    """Options of a single run."""
+    """The options of a single refresh, from the run config."""
 
     dry_run: bool = Field(default=False, description="Plan and report, but change nothing.")
     build_only: bool = Field(default=False, description="Build the full .hyper file, and stop.")
@@ -154,7 +154,7 @@ class RefreshConfig(dg.Config):
 
     @model_validator(mode="after")
     def _check_rollback(self) -> Self:
-        # A rollback would do what each of these options excludes, or ignore what it accepts.
+        # A rollback would contradict or ignore each of these options.
         others = ("build_only", "metadata_only", "accept", "approval", "plan")
         if self.rollback and (given := [name for name in others if getattr(self, name)]):
             raise ValueError(f"rollback: it excludes {', '.join(given)}: leave out one of them")
@@ -162,14 +162,14 @@ class RefreshConfig(dg.Config):
 
     @property
     def sends(self) -> bool:
-        """Whether the run may change anything on the server."""
+        """Whether the run may change the server."""
         return not (self.dry_run or self.build_only)
 
     def carry_out(self, setup: Setup, *, user: str | None = None) -> Done:
-        """Refresh, or only plan the refresh, or only build the file.
+        """Refresh or roll back the data source, or only plan the refresh, or only build the file.
 
         Args:
-            user: who launched the run; None if that is not known.
+            user: the user who launched the run; None if the user is unknown.
         """
         by = self.by or user or setup.journal.owner.label
         setup = replace(setup, samples=self.samples)
@@ -266,7 +266,7 @@ def _setup_of_step(
 def _stopped(
     context: dg.AssetExecutionContext, declaration: Declaration, error: RefreshError
 ) -> Iterator[dg.AssetCheckResult]:
-    """Report a refresh that did not take place, before its step fails."""
+    """Report a refused, failed or held refresh in Dagster."""
     tag_run(context, declaration, error)
     if isinstance(error, HeldError):
         context.log.warning("%s", error)
@@ -286,8 +286,7 @@ def _asset_results(
 def _outputs(extract: dg.AssetSpec, published: dg.AssetSpec) -> dict[str, Any]:
     """Return the arguments with which `dg.multi_asset` makes both assets.
 
-    They are declared as outputs, because Dagster would derive the output names from the keys of
-    specs.
+    Declare the assets as outputs: from specs, Dagster would derive output names from asset keys.
     """
     models = {dep.asset_key for dep in extract.deps}
     return {
@@ -315,8 +314,8 @@ def _specs(
 ) -> list[dg.AssetSpec]:
     """Return the specs of the extract and of the published data source.
 
-    A run skips the asset that it did not build or publish. Both are in one group, which the lineage
-    can collapse into one box.
+    Both assets are skippable, because a run may build but not publish, or change nothing. Both
+    assets are in one group, which Dagster's lineage can show as one box.
     """
     group = safe_name(declaration.key)
     extract, published = asset_keys(declaration.key)
@@ -351,7 +350,7 @@ def _specs(
 
 
 def lake_assets(declaration: Declaration) -> list[dg.AssetSpec]:
-    """Return an asset for each lake table; several data sources may declare the same table."""
+    """Return an external asset for each lake table of a data source."""
     return [
         dg.AssetSpec(
             dg.AssetKey.from_user_string(table.model),
@@ -372,10 +371,10 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
     """Writes a valid `defs.yaml`, with a comment on each key."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
-        """Write the file; it names data source, table and model after the folder.
+        """Write the file, which names the data source, the table and the model after the folder.
 
         Raises:
-            ValueError: a `defs.yaml` already exists, or no asset key can be made of the name.
+            ValueError: a `defs.yaml` already exists, or the folder's name yields no asset key.
         """
         file = request.target_path / "defs.yaml"
         if file.exists():
@@ -387,12 +386,12 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
 
 
 def _template_values(folder: str) -> dict[str, str]:
-    """Return the values of the template's placeholders, from a folder's name.
+    """Derive the values of the template's placeholders from a folder's name.
 
-    The values are quoted where YAML needs it: unquoted, `2024` and `on` would not be strings.
+    Values are in quotes where YAML needs quotes: `2024` and `on` would not be strings.
 
     Raises:
-        ValueError: no asset key can be made of the name.
+        ValueError: the folder's name yields no asset key.
     """
     title = re.sub(r"[\W_]+", " ", folder).strip().title()
     # Asset keys are ASCII only: "Über" becomes "uber".
@@ -403,7 +402,7 @@ def _template_values(folder: str) -> dict[str, str]:
             f'"{folder}" has no letter from A to Z and no digit, but an asset key needs one: '
             "choose another folder, and then set `name` in its defs.yaml as you like"
         )
-    # A model is a Python function, whose name cannot begin with a digit.
+    # A model is a Python function, and its name cannot begin with a digit.
     model = f"{key}_rows" if key.isidentifier() else f"rows_of_{key}"
     is_derived = asset_key_of(title) == key
     return {
@@ -421,7 +420,7 @@ def _as_yaml(text: str) -> str:
 @dg.scaffold_with(PublishedDatasourceScaffolder)
 @keyed
 class PublishedDatasource(YamlComponent, Declaration):
-    """A published Tableau data source that is kept equal to the Spark models that feed it."""
+    """A published Tableau data source that refreshes make equal to its Spark models."""
 
     freshness: Freshness | None = Field(
         default=None,
@@ -435,12 +434,12 @@ class PublishedDatasource(YamlComponent, Declaration):
     @model_validator(mode="after")
     def _has_a_key_of_its_own(self) -> Self:
         origin = ("name",) if self.key == asset_key_of(self.name) else ("key",)
-        # A default key keeps only ASCII letters and digits, so a Japanese name leaves nothing.
+        # A default key keeps only ASCII letters and digits, so a Japanese name yields only "_".
         if not self.key.strip("_/"):
             problem = f'this gives the asset key "{self.key}": set `key` to a meaningful one'
             raise mistake(origin, problem)
         if "@" in self.key:
-            # The part after the "@" names an environment, see `core.declaration`.
+            # The part of a key after the "@" names an environment, see `core.declaration`.
             raise mistake(origin, f'this gives the asset key "{self.key}": set `key` without "@"')
         if clash := {self.key, f"{self.key}_extract"} & set(self.models):
             problem = f'this gives the asset key "{clash.pop()}", which a model already has: '
@@ -453,21 +452,21 @@ class PublishedDatasource(YamlComponent, Declaration):
         return self
 
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
-        """Return the spec of one of the two assets: override it to set owners, tags or a group.
+        """Return the spec of either asset. Override this method to set owners, tags or a group.
 
         Args:
-            spec: the spec from the declaration. Dagster refuses a spec with another key.
+            spec: the spec from the declaration. Dagster refuses a returned spec with another key.
         """
         return spec
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """Return the extract and the published data source, two assets of one step.
+        """Return the extract and the published data source, which one step makes.
 
-        The lake tables that feed them are external assets.
+        The definitions also contain the lake tables, as external assets.
 
         Raises:
-            DeclarationError: a function without a return annotation returned this component, so
-                Dagster does not find it among the data sources.
+            DeclarationError: a function without a return annotation returned this component. Then
+                Dagster would not find this component among the data sources.
         """
         decl = context.component_decl
         if isinstance(decl, ComponentLoaderDecl) and not (

@@ -1,4 +1,4 @@
-"""The data sources that were published from files: by runs of Dagster, and by `publish`."""
+"""Data sources that runs of Dagster, or the command `publish`, published from files."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,7 +19,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline.resources import tableau_project_root
 
-# How many of the newest runs that publish files are read.
+# Read this many of the newest runs that publish files.
 _MAX_RUNS = 1000
 
 
@@ -28,10 +28,10 @@ class PublishedFile:
     """A data source that was published from files.
 
     Attributes:
-        history: what the records of its journal amount to.
-        run: the newest run that published it or failed to; None if only the command `publish` did.
-        by_command: whether that command was the last to publish it or to fail.
-        problem: why its records cannot be read; "" if they can.
+        history: the history in the data source's journal.
+        run: the newest run that published or failed; None if only the command `publish` published.
+        by_command: whether the last publish, or the last failure, was by the command `publish`.
+        problem: why the journal's records cannot be read; "" if they can be read.
     """
 
     declaration: Declaration
@@ -42,17 +42,16 @@ class PublishedFile:
 
 
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]:
-    """Return the data sources that were published from files, by key.
+    """Map keys to the data sources that were published from files.
 
-    They include those that runs failed to publish. They exclude those that only the command
-    `publish` tried to publish, and never did: these have no readers yet, and no recorded name.
-
-    Errors are as in `newest_records`.
+    The result includes data sources that runs failed to publish. A data source is left out if only
+    the command `publish` tried to publish it, and never succeeded: such a data source has no
+    readers and no recorded name. Raises errors like `newest_records`.
     """
     recorded, problems = records_of_files(instance)
     found: dict[str, PublishedFile] = {}
     for run in instance.get_run_records(dg.RunsFilter(tags=FILES_TAG), limit=_MAX_RUNS):
-        # A user may have entered an invalid config in the launchpad.
+        # Skip invalid configs, which a user may have entered in the launchpad.
         with suppress(LookupError, TypeError, ValidationError):
             run_config: Any = run.dagster_run.run_config
             config = PublishFileConfig(**run_config["ops"][STEP]["config"])
@@ -65,7 +64,7 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
                     declaration, history, run, later, problems.get(declaration.key, "")
                 )
     for key in sorted(problems.keys() - found.keys()):
-        # Its name is in its records.
+        # Use the key as the name, because the name is in the unreadable records.
         table = Table(key, f"{key}/rows")
         declaration = Declaration(key=key, name=key, project="Default", tables=(table,))
         found[key] = PublishedFile(declaration, History(), problem=problems[key])
@@ -80,10 +79,10 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
 def records_of_files(
     instance: dg.DagsterInstance,
 ) -> tuple[Mapping[str, StoredRecord], Mapping[str, str]]:
-    """Return the newest record of each data source of files, by key, and why others have none.
+    """Map keys of data sources of files to newest records, and other keys to read errors.
 
-    Errors are as in `newest_records`. A sensor may call it every minute: it takes one listing, and
-    for each data source another listing and a read.
+    A sensor may call this function every minute. The calls cost one listing, and for each data
+    source another listing and a read. Raises errors like `newest_records`.
     """
     keys = journal_place().keys_in(tableau_project_root())
     newest = newest_records(instance, {key for key in keys if key.startswith(KEY_PREFIX)})
@@ -93,37 +92,37 @@ def records_of_files(
 
 
 def is_of_command(instance: dg.DagsterInstance, newest: StoredRecord) -> bool:
-    """Whether the command `publish` wrote the newest record, not a run of this instance."""
+    """Whether the command `publish`, not a run of this instance, wrote the newest record."""
     last = _last(newest)
     return last is not None and not instance.has_run(last[0])
 
 
 def _is_later(instance: dg.DagsterInstance, newest: StoredRecord, run: dg.RunRecord) -> bool:
-    """Whether the command `publish` wrote the newest record, after a run had been created."""
+    """Whether the command `publish` wrote the newest record, and after the creation of `run`."""
     last = _last(newest)
-    # A run may fail before it leaves a record.
+    # Compare the times, because a run may fail before it writes a record.
     is_later = last is not None and run.create_timestamp < last[1]
     return is_later and is_of_command(instance, newest)
 
 
 def _last(newest: StoredRecord) -> tuple[str, datetime] | None:
-    """Return the run id of the last refresh, and when that refresh began or ended."""
+    """Return the run id of the last refresh, and the time when this refresh began or ended."""
     if claim := newest.history.claim:
         return claim.owner.run_id, claim.claimed_at
     if isinstance(newest.record, ClaimRelease):
         return newest.record.run_id, newest.record.closed_at
-    # The record is a request of an overtaken refresh, whose run shows more.
+    # The newest record is a request of an overtaken refresh. The refresh's run shows more.
     return None
 
 
 def recorded_declaration(key: str, checkpoint: Checkpoint) -> Declaration:
-    """Return the declaration of a data source of files, as far as its records show it."""
+    """Derive the declaration of a data source of files from its checkpoint, as far as possible."""
     ((name, table),) = checkpoint.tables.items()
     is_json = any(column.type.startswith("json of ") for column in table.columns)
     return Declaration(
         key=key,
         name=checkpoint.name,
-        # A declaration has no root.
+        # Remove the root project of the environment, which a declaration does not name.
         project=checkpoint.project.removeprefix(f"{tableau_project_root()}/"),
         tables=(Table(name, table.model, policy=Diff(table.key) if table.key else ReplaceAll()),),
         nested="json" if is_json else "refuse",

@@ -1,4 +1,4 @@
-"""A sensor and a job that warn users of data sources whose rows may be old."""
+"""A sensor and a job that warn users in Tableau of data sources with old rows."""
 
 import json
 import time
@@ -25,20 +25,20 @@ from tableau_pipeline.resources.services import as_failure
 
 _JOB = "quality_warnings"
 _INTERVAL_SECONDS, _RETRY_SECONDS = 60, 900
-# Not the reason itself: it may quote values of rows, and is for the pipeline's owners only.
+# Do not show users the reason: it may quote values of rows, and only the owners may see it.
 _STOPPED = "The last refresh was refused or has failed"
 _REASONS = {Status.REFUSED: _STOPPED, Status.FAILED: _STOPPED, Status.LATE: "These data are late"}
 _RETRIED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
 class _WarningTexts(dg.Config):
-    """The texts of the warnings by key of the data source, from the sensor; "" for no warning."""
+    """The sensor's texts of the warnings, by key of the data source; "" for no warning."""
 
     texts: dict[str, str] = Field(default={})
 
 
 def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
-    """Return the job and its sensor, for the data sources that declare `quality_warning`."""
+    """Return the job and the sensor for the data sources that declare `quality_warning`."""
     watched = {
         datasource.key: datasource for datasource in datasources if datasource.quality_warning
     }
@@ -49,7 +49,8 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
     def set_all(
         context: dg.OpExecutionContext, config: _WarningTexts, tableau: TableauServerResource
     ) -> None:
-        # Read again: a refresh may have ended since. While one runs, the sensor's text counts.
+        # Compute the texts again, because a refresh may have ended since the sensor's tick. For a
+        # running data source, use the sensor's text.
         texts = config.texts | dict(_warning_texts(context.instance, watched))
         with as_failure(context.log), tableau.session(context.log) as site:
             if problems := [*_set_warnings(site, context.instance, watched, texts)]:
@@ -69,9 +70,10 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         texts = json.loads(context.cursor or "{}")
         previous = {key: text for key, text in texts.items() if key in watched}
-        # While a data source is being refreshed, its last text counts.
+        # Keep the last text of a data source that is being refreshed.
         current = previous | dict(_warning_texts(context.instance, watched))
-        # Count a data source that is new to the sensor as changed: it may have an old warning.
+        # Count a data source that is new to the sensor as changed, because it may have an old
+        # warning.
         is_changed = any(previous.get(key) != text for key, text in current.items())
         if record := newest_run_here(context, _JOB):
             has_failed = record.dagster_run.status in _RETRIED
@@ -89,8 +91,8 @@ def _set_warnings(
     watched: Mapping[str, PublishedDatasource],
     texts: Mapping[str, str],
 ) -> Iterator[str]:
-    """Set and remove warnings; yield the errors that another attempt may solve."""
-    # The texts may be for other data sources if the code location was reloaded since.
+    """Set and remove warnings; yield an error if another attempt may succeed."""
+    # If the code location was reloaded, the texts may be for other data sources.
     for key in sorted(watched.keys() & texts):
         try:
             record = journal_of(instance, key).history().recovered.record
@@ -98,7 +100,7 @@ def _set_warnings(
                 tag = in_environment(watched[key], tableau_project_root()).tag
                 set_warning(site, record.luid, tag, texts[key] or None)
         except (RefusedError, SignInError) as error:
-            # For example, the site has no license for warnings.
+            # This error occurs, for example, if the site has no license for warnings.
             site.log.warning("quality_warning of %s has no effect: %s", key, error)
         except RefreshError as error:
             yield f"{key}: {error}"
@@ -107,9 +109,9 @@ def _set_warnings(
 def _warning_texts(
     instance: dg.DagsterInstance, watched: Mapping[str, PublishedDatasource]
 ) -> Iterator[tuple[str, str]]:
-    """Yield keys and texts of warnings, "" for none.
+    """Yield keys of data sources and texts of their warnings; "" for no warning.
 
-    Data sources that are being refreshed are left out, and those of which the status is unknown.
+    Leave out a data source that is being refreshed, or has an unknown status.
     """
     checks = {key: dg.AssetCheckKey(dg.AssetKey.from_user_string(key), DATA_AGE) for key in watched}
     ages = newest_results(instance, checks.values())

@@ -1,7 +1,7 @@
-"""Find, in Dagster's records, the models whose newest rows a blocking check has rejected.
+"""Find the models with newest rows that a blocking check has rejected.
 
-A check that did not run, or has no result, rejects nothing: a user may run a model without its
-checks, and a check may be newer than the rows.
+Only a failed check rejects rows. A check without a result rejects nothing, because a user may run a
+model without checks, and a check may be newer than the rows.
 """
 
 from collections import defaultdict
@@ -18,16 +18,16 @@ from tableau_pipeline.dagster_internals import (
     newest_results,
 )
 
-# How many of the newest results of a check are read if its model is partitioned.
+# Read this many of the newest results of a check if its model is partitioned.
 _MAX_RESULTS = 1000
 
 
 def rejected_models(
     instance: dg.DagsterInstance, graph: AssetGraph, models: Collection[str]
 ) -> Mapping[str, Sequence[str]]:
-    """Return, for each model with rejected newest rows, the blocking checks that rejected them.
+    """Map each model with rejected newest rows to the blocking checks that rejected the rows.
 
-    While all checks pass, a few reads suffice for any number of models.
+    If all checks pass, a few reads suffice for any number of models.
     """
     keys = {dg.AssetKey.from_user_string(model) for model in models}
     checks = {
@@ -43,7 +43,7 @@ def rejected_models(
     rejections: dict[str, list[str]] = defaultdict(list)
     for check in sorted(checks & results.keys()):
         passed = results[check].status is AssetCheckExecutionRecordStatus.SUCCEEDED
-        # If the model is partitioned, its last result is about one partition: read more results.
+        # The last result for a partitioned model covers only one partition, so read more results.
         is_partitioned = check.asset_key in partitioned
         if (is_partitioned or not passed) and _rejects(
             instance, check, is_partitioned=is_partitioned
@@ -55,19 +55,19 @@ def rejected_models(
 def newest_row_times(
     instance: dg.DagsterInstance, rejected: Mapping[str, Sequence[str]]
 ) -> Mapping[str, float]:
-    """Return when the newest rows of each model were written, in seconds since 1970.
+    """Map each rejected model to the time of its newest rows, in seconds since 1970.
 
-    For a lake table that no sensor watches, it is the time of the last check.
+    For a lake table that no sensor watches, use the time of the last check.
 
     Args:
-        rejected: the names of checks by model, from `rejected_models`.
+        rejected: maps models to names of checks; the result of `rejected_models`.
     """
     if not rejected:
         return {}
     keys = {dg.AssetKey.from_user_string(model): checks for model, checks in rejected.items()}
     checks = [dg.AssetCheckKey(key, name) for key, names in keys.items() for name in names]
     results = newest_results(instance, checks)
-    # The time of the event has fractions of seconds; that of the result may have none.
+    # Prefer the event's time, because the result's time may lack fractions of seconds.
     since = {
         check.asset_key: result.event.timestamp if result.event else result.create_timestamp
         for check, result in results.items()
@@ -81,13 +81,13 @@ def newest_row_times(
 def _foreign_failures(
     instance: dg.DagsterInstance, models: Collection[dg.AssetKey]
 ) -> Iterator[dg.AssetCheckKey]:
-    """Yield the blocking checks that failed in other locations, from the failed runs of models."""
+    """Yield the blocking checks that failed in other locations, in failed runs of these models."""
     records = instance.get_asset_records([*models]) if models else []
     newest = (record.asset_entry.last_materialization_record for record in records)
     runs = {entry.run_id for entry in newest if entry and entry.run_id}
     if not runs:
         return
-    # A failed blocking check fails its run.
+    # Read only failed runs, because a failed blocking check fails its run.
     failed = dg.RunsFilter(run_ids=[*runs], statuses=[dg.DagsterRunStatus.FAILURE])
     kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
     for run in instance.get_runs(failed):
@@ -100,16 +100,16 @@ def _foreign_failures(
 def _rejects(
     instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, is_partitioned: bool
 ) -> bool:
-    """Whether a check failed when it last checked rows that the model still has."""
+    """Whether the check's last result about rows that the model still has is a failure."""
     results = check_history(instance, check, limit=_MAX_RESULTS if is_partitioned else 1)
-    # Read no more in the usual case: most checks of partitioned models have never failed.
+    # Stop here in the usual case, because most checks have never failed.
     if not any(map(_is_failure, results)):
         return False
     materializations = _newest_materializations(
         instance, check.asset_key, is_partitioned=is_partitioned
     )
     if not materializations:
-        # The model is a lake table that no sensor watches.
+        # Only a lake table that no sensor watches has no materialization.
         return _is_failure(results[0])
     newest_results_of_each = (
         next((result for result in results if _covers(result, materialization)), None)
@@ -132,7 +132,7 @@ def _newest_materializations(
 
 
 def _is_failure(result: AssetCheckExecutionRecord) -> bool:
-    # As in Dagster, a failed check that only warns stops nothing.
+    # Like Dagster, ignore a failed check that only warns.
     evaluation = result.evaluation
     return bool(
         evaluation and not evaluation.passed and evaluation.severity is dg.AssetCheckSeverity.ERROR
@@ -141,7 +141,8 @@ def _is_failure(result: AssetCheckExecutionRecord) -> bool:
 
 def _covers(result: AssetCheckExecutionRecord, materialization: dg.EventLogRecord) -> bool:
     """Whether a result is about the rows that a materialization has written."""
-    # A check in the step of its model ends before the materialization is recorded.
+    # If a step both makes and checks a model, the check ends before Dagster records the
+    # materialization.
     if result.run_id and result.run_id == materialization.run_id:
         return True
     target = result.evaluation.target_materialization_data if result.evaluation else None

@@ -17,27 +17,27 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import claimed, live_claim, name_of
 from tableau_pipeline.yaml_keys import guess
 
-# Seconds to wait for a refresh that began at the same moment.
+# Seconds to wait for a refresh that begins at the same moment.
 _PATIENCE = 10.0
 
 
 def published_below(
     instance: dg.DagsterInstance, site: TableauSite, root: str
 ) -> Iterator[tuple[str, RemoteDatasource]]:
-    """Yield the data sources that this deployment has published below a root, with their keys."""
+    """Yield the key and the data source of each publish by this deployment below a root."""
     ours = journal_of(instance, "", root=root).instance
     for remote in site.tagged(f"{INSTANCE_TAG_PREFIX}{ours}", revisions=False):
         key, *others = remote.keys or ("",)
-        # If another deployment has taken over the data source, it has other tags.
+        # A data source that another deployment has taken over has tags of that deployment.
         if ours in remote.instances and key and not others and root_of(key) == root:
             yield key, remote
 
 
 def nothing_below(instance: dg.DagsterInstance, site: TableauSite, root: str) -> str:
-    """Return a sentence that explains why an environment has no data sources.
+    """Explain to users why an environment has no data sources.
 
     Raises:
-        RefusedError: there is no such project, so the root may be mistyped.
+        RefusedError: the project does not exist, so the root may be mistyped.
     """
     roots = sorted({root_of(key) for key in journal_place().recorded_keys()} - {""})
     suggestion = guess(root, roots)
@@ -53,7 +53,7 @@ def nothing_below(instance: dg.DagsterInstance, site: TableauSite, root: str) ->
 
 
 def projects_below(site: TableauSite, root: str) -> Set[str]:
-    """Return the ids of an environment's project and of all projects in it."""
+    """Return the LUIDs of an environment's project and of all projects below it."""
     top = site.find_project(root)
     return {luid for luid, project in inventory.projects(site).items() if top in project.luids}
 
@@ -65,14 +65,14 @@ def delete(
     *,
     log: logging.Logger,
 ) -> list[str]:
-    """Delete data sources of an environment, in a run, because only a run can claim them.
+    """Delete data sources of an environment in a run, because only a run can claim them.
 
     Args:
         found: the data sources with their keys, as `published_below` yields them.
         log: receives the log of the run.
 
     Returns:
-        For each data source, why it was not deleted; "" if it was.
+        For each data source, the reason why it was not deleted; "" if it was deleted.
     """
     if not found:
         return []
@@ -99,9 +99,10 @@ def _delete(
     remote: RemoteDatasource,
     projects: Set[str],
 ) -> str:
-    """Delete a data source; return why it was not deleted, "" if it was.
+    """Delete a data source. Return the reason if it was not deleted; otherwise "".
 
-    Its tags are not sufficient evidence: users move data sources, and copy tags.
+    The tags of a data source are no sufficient evidence, because users move data sources and copy
+    tags.
     """
     name, _, root = key.partition("@")
     journal = journal_of(context.instance, name, context, root=root)
@@ -123,7 +124,7 @@ def _delete(
                 )
             claim.check_fence()
             site.delete(remote.luid)
-            # Nothing is published any more, so the records need no snapshots.
+            # Record that nothing is published any more, so that no snapshot is kept for an update.
             claim.append(Recovered(refresh=claim.number))
     except RefreshError as error:
         return str(error)

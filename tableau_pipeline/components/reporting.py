@@ -1,7 +1,7 @@
-"""The results of a refresh in Dagster: asset checks, materializations, observations and run tags.
+"""Report refreshes in Dagster by asset checks, materializations, observations and run tags.
 
-The checks are part of the refresh itself, which stops at a failed check even if a run does not
-select that check.
+The refresh itself carries out the checks. It stops at a failed check even if the run does not
+select the check.
 """
 
 import hashlib
@@ -44,13 +44,13 @@ _DESCRIPTIONS = {
 
 
 def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list[dg.AssetCheckSpec]:
-    """Return the checks of a data source; `has_deadline` adds the check of the age of its data."""
+    """Return the checks of a data source. `has_deadline` adds the check of the data's age."""
     descriptions = {check.value: text for check, text in _DESCRIPTIONS.items()}
     if declaration.reconcile:
         descriptions[RECONCILIATION] = (
             "The published data, counted or read back, equals the models."
         )
-    # Add this check even if no metadata is declared: models may bring metadata once they have run.
+    # Add this check even if no metadata is declared, because models may bring metadata after a run.
     descriptions[METADATA] = "The server has the declared metadata; what people changed is listed."
     if has_deadline:
         text = "The published version of every model meets `freshness`, and not only the refresh."
@@ -65,9 +65,9 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
 def check_results(
     instance: dg.DagsterInstance, declaration: Declaration, done: Done
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the check results of a successful refresh, of a dry run, or of a build."""
+    """Yield the check results of a successful refresh, a dry run, or a build."""
     if isinstance(done, Planned) and isinstance(done.plan, Refuse):
-        # A dry run reports a refusal but does not fail.
+        # A dry run reports a refusal, but does not fail.
         severity = dg.AssetCheckSeverity.WARN
         yield from _refused_checks(instance, declaration, done.plan.refusals, severity)
         return
@@ -99,10 +99,11 @@ def _metadata_check(declaration: Declaration, done: Done) -> dg.AssetCheckResult
 def failed_checks(
     instance: dg.DagsterInstance, declaration: Declaration, error: RefreshError
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the failed checks that stopped a refresh, and the last results of the others."""
+    """Yield the failed checks that stopped a refresh, and the last results of all other checks."""
     severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, HeldError):
-        # Nothing was checked. Dagster needs a result of each check of a step that succeeds.
+        # A hold prevents all checks. But the step succeeds, so Dagster needs a result of each
+        # check.
         yield from _refused_checks(instance, declaration, (), dg.AssetCheckSeverity.WARN)
     if isinstance(error, RefusedError):
         yield from _refused_checks(instance, declaration, error.refusals, severity)
@@ -130,20 +131,20 @@ def _refused_checks(
         previous = evaluation(last[0]) if last else None
         words = _last_words(previous)
         note = f"{_NOT_REACHED} {words}".strip()
-        # If the last result was a pass, report a pass again; otherwise (failed, or no result yet),
-        # report a warning.
+        # Repeat a pass. If the last result was a failure, or there is no result yet, report a
+        # warning.
         fails = previous is None or not previous.passed
         yield _result(declaration, spec.name, note if fails else None, note=note)
 
 
 def _last_words(before: dg.AssetCheckEvaluation | None) -> str:
-    """Return the description of a check when a refresh last reached it; "" if it had none."""
+    """Return the description from the last refresh that reached the check; "" without one."""
     text = before.description if before else None
     return (text or "").removeprefix(_NOT_REACHED).strip()
 
 
 def evaluation(record: AssetCheckExecutionRecord | None) -> dg.AssetCheckEvaluation | None:
-    """Return the evaluation of a check; None if the check has not ended."""
+    """Return the evaluation in a check's record; None if the check has not ended."""
     event = record.event.dagster_event if record and record.event else None
     is_ended = event and event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION
     return event.asset_check_evaluation_data if event and is_ended else None
@@ -155,7 +156,7 @@ def _reconciliation(declaration: Declaration, done: Refreshed) -> dg.AssetCheckR
         reason = reconciliation.skipped if reconciliation else done.checkpoint.unreconciled
         problem = f"Not checked: {reason}" if reason else None
         return _result(declaration, RECONCILIATION, problem, note=comparison(done))
-    # The rows are equal: a difference would have raised an error, which fails the check.
+    # The rows are equal, because a difference would have raised an error, which fails the check.
     metadata = {
         **_metadata("rows found", reconciliation.rows),
         **{f"counted by/{name}": _COUNTED[way] for name, way in reconciliation.by.items()},
@@ -173,7 +174,7 @@ def _result(
     metadata: Mapping[str, Any] | None = None,
     note: str | None = None,
 ) -> dg.AssetCheckResult:
-    """Return the result of a check, which has passed unless there is a problem."""
+    """Return the result of a check. The check has failed if there is a problem."""
     return dg.AssetCheckResult(
         asset_key=dg.AssetKey.from_user_string(declaration.key),
         check_name=name,
@@ -185,7 +186,7 @@ def _result(
 
 
 def _guard_metadata(declaration: Declaration, done: Refreshed) -> dict[str, str]:
-    """Return the number of rows of each table, how it changed, and the limit of `guard`."""
+    """Return for each table the number of rows, its change in percent, and the limit of `guard`."""
     counts, rows = {}, done.checkpoint.rows
     for table in declaration.tables:
         now, before = rows[table.name], done.before.get(table.name)
@@ -201,7 +202,7 @@ def _metadata(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _column_metadata(
     declaration: Declaration, checkpoint: Checkpoint, values: Values
 ) -> dict[str, Any]:
-    """Return column schema and lineage; with several tables, the names are "table.column".
+    """Return the column schema and the column lineage. With several tables, prefix table names.
 
     Args:
         values: the declared metadata.
@@ -223,7 +224,7 @@ def _column_metadata(
 
 
 def _field_table(done: Refreshed | Planned) -> dict[str, Any]:
-    """Return a table of the declared metadata and the server's previous values; {} without any."""
+    """Return a table of the declared metadata and the server's old values; {} without metadata."""
     merged, is_sent = done.merged, isinstance(done, Refreshed)
     if merged is None or not (fields := field_rows(done.declared_values, merged)):
         return {}
@@ -264,7 +265,7 @@ def _sent_rows(table: str, done: Refreshed | Planned) -> str:
 def markdown_metadata(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, before: str = ""
 ) -> dg.MarkdownMetadataValue:
-    """Return a Markdown table; a heading that begins with ">" aligns its column to the right."""
+    """Return a Markdown table. A heading that begins with ">" aligns its column to the right."""
     ruler = ["---:" if head.startswith(">") else "---" for head in heads]
     lines = ([head.lstrip(">") for head in heads], ruler, *rows)
     return dg.MetadataValue.md(before + "\n".join(f"| {' | '.join(line)} |" for line in lines))
@@ -272,18 +273,20 @@ def markdown_metadata(
 
 def escaped(text: str) -> str:
     """Return a text escaped for a cell of a Markdown table."""
-    # The backslash comes first, so that the other escapes are not escaped again.
+    # Escape the backslash first. Otherwise the backslashes of all other escapes would be escaped.
     for character in "\\|*_`<[":
         text = text.replace(character, f"\\{character}")
     return text.replace("\n", " ")
 
 
 def extract_result(declaration: Declaration, done: Refreshed | Built) -> dg.MaterializeResult:
-    """Return the result for the built file: the whole data source, or an update's payload."""
+    """Return the result of the extract, the file with the whole data source or an update's
+    payload.
+    """
     extract, is_sent = done.extract, isinstance(done, Refreshed)
     if extract is None:
         raise ValueError("no extract was built")
-    # The payload of an update may lack the fact table, because it has only changed tables.
+    # A payload has only changed tables, so it may lack the fact table.
     rows = extract.rows.get(declaration.published_name(declaration.fact_table), 0)
     return dg.MaterializeResult(
         asset_key=dg.AssetKey.from_user_string(f"{declaration.key}_extract"),
@@ -295,7 +298,8 @@ def extract_result(declaration: Declaration, done: Refreshed | Built) -> dg.Mate
             "MB": _in_megabytes(extract.size),
             "seconds": done.seconds["build"],
             "opens in": PRODUCTS[extract.version],
-            # A file that was published does not outlive the run.
+            # Link to the file only if it was not published, because a published file is deleted
+            # after the run.
             **({} if is_sent else {"dagster/uri": extract.path.as_uri()}),
         },
     )
@@ -306,15 +310,15 @@ def published_result(
     declaration: Declaration,
     done: Refreshed,
 ) -> dg.MaterializeResult:
-    """Return the result to be shown of a refreshed data source; only the journal stores its state.
+    """Return the result that Dagster shows of a refresh. Refreshes read only the journal.
 
     Dagster plots each number over time. So the metadata has only numbers that are worth a plot, and
-    every refresh has all of them. Programs read `details`.
+    every refresh reports all these numbers. Programs read `details`.
     """
     checkpoint, remote = done.checkpoint, done.remote
     limit = (checkpoint.size or 0) * declaration.republish.growth
     grown = round(100 * checkpoint.grown / limit, 1) if limit else 0.0
-    # The UI keeps this order: the results come first, the explanations last.
+    # The web UI keeps this order, so begin with results and end with explanations.
     metadata: dict[str, Any] = {
         "summary": done.summary,
         **({"accepted": str(checkpoint.accepted)} if checkpoint.accepted else {}),
@@ -341,7 +345,9 @@ def published_result(
 def published_by_command(
     declaration: Declaration, checkpoint: Checkpoint, decision: str
 ) -> dg.AssetMaterialization:
-    """Return the event that shows what the command `publish` left, as far as its records say."""
+    """Return the event that shows a publish by the command `publish`, as its checkpoint describes
+    it.
+    """
     rows, taken_at = checkpoint.rows[declaration.fact_table], checkpoint.taken_at
     compared = "equal" if checkpoint.is_equal else ""
     metadata: dict[str, Any] = {
@@ -369,7 +375,9 @@ def _times(checkpoint: Checkpoint) -> dict[str, dg.TimestampMetadataValue]:
 
 
 class Details(BaseModel):
-    """What programs read of the event of a refresh; events of older releases lack some of it."""
+    """The metadata of a refresh's event that programs read. Events of older releases lack
+    fields.
+    """
 
     model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", " "))
 
@@ -386,16 +394,16 @@ class Details(BaseModel):
 
 
 def details_in(metadata: Mapping[str, Any]) -> Details:
-    """Return what programs read of an event; all defaults for an event that no refresh recorded."""
+    """Return the details in an event's metadata; only defaults if no refresh recorded the event."""
     try:
         return Details.model_validate(metadata.get("details"))
     except ValidationError:
-        # A user or other code may use this name for something else.
+        # A user or other code may use the name `details` for other metadata.
         return Details()
 
 
 def _details(done: Refreshed) -> Mapping[str, Any]:
-    """Return what programs read of a refresh, such as `status`."""
+    """Return the details of a refresh, for programs such as the command `status`."""
     checkpoint, remote = done.checkpoint, done.remote
     return {
         "full": isinstance(done.plan, Publish),
@@ -418,15 +426,15 @@ def _details(done: Refreshed) -> Mapping[str, Any]:
 def _rows_sent(done: Refreshed) -> int:
     """Return how many rows a refresh sent.
 
-    For each table of an update, this is the number of inserted or of deleted rows, whichever is
-    larger. A full publish counts all rows, because it is not known which of them have changed.
+    For each table of an update, count the inserted rows or the deleted rows, whichever are more.
+    For a full publish, count all rows, because the changed rows are unknown.
     """
     if isinstance(done.plan, Publish) and done.extract:
         return sum(done.extract.rows.values())
     return sum(max(counts.deleted, counts.inserted) for counts in done.tables.values())
 
 
-# The characters of the longest possible bar.
+# The length of the longest possible bar, in characters.
 _BAR_WIDTH = 30
 
 
@@ -467,7 +475,7 @@ def tag_run(
 
 
 def dry_run_observation(declaration: Declaration, planned: Planned) -> dg.AssetObservation:
-    """Return the observation that reports what a refresh would do."""
+    """Return the observation that reports the plan of a dry run."""
     metadata = {
         "summary": planned.summary,
         **_plan_table(declaration, planned),
@@ -478,7 +486,7 @@ def dry_run_observation(declaration: Declaration, planned: Planned) -> dg.AssetO
 
 
 def held_observation(declaration: Declaration, error: HeldError) -> dg.AssetObservation:
-    """Return the observation that reports that a refresh did nothing."""
+    """Return the observation that reports a refresh that did nothing because of a hold."""
     key = dg.AssetKey.from_user_string(declaration.key)
     metadata = {"summary": str(error), "decision": str(error.decision), "reason": error.reason}
     return dg.AssetObservation(key, description="Held", metadata=metadata)
@@ -488,9 +496,9 @@ _LONGEST_TAG = 63
 
 
 def run_tag(key: str) -> str:
-    """Return the key of the run tag that holds the decision on a data source."""
-    # Dagster allows one slash and 63 characters in a tag key. Slashes become dots. A key that is
-    # too long, or has a dot already, gets a digest: otherwise "a.b" and "a/b" would get the same
+    """Return the key of the run tag with the decision of a data source's refresh."""
+    # Dagster allows one slash and 63 characters in a tag key, so slashes become dots. A key that is
+    # too long gets a digest. So does a key with a dot, because "a.b" and "a/b" would get the same
     # tag.
     text = key.replace("/", ".")
     if len(text) > _LONGEST_TAG or "." in key:
@@ -503,12 +511,12 @@ def _decision(done: Refreshed | Planned) -> dict[str, str]:
 
 
 def _in_megabytes(size: int) -> float:
-    """Convert bytes to megabytes of 10^6 bytes, to be plotted."""
+    """Convert bytes to megabytes of 10^6 bytes for a plot."""
     return round(size / 1e6, 3)
 
 
 def _data_version(checkpoint: Checkpoint) -> dg.DataVersion:
-    """Return 16 hex digits that are equal for equal published contents."""
+    """Return a version of 16 hex digits, which is equal for equal published contents."""
     tables = sorted(checkpoint.tables.items())
     content = [f"{name} {table.columns} {table.content} {table.cutoff}" for name, table in tables]
     text = "\n".join([checkpoint.declaration, *content])

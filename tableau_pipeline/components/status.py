@@ -1,4 +1,4 @@
-"""The status of every data source, from Dagster's records and the journal; no server is asked."""
+"""The status of data sources, from Dagster's records and the journals, without a server."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ from tableau_pipeline.resources.services import REFUSALS
 
 Kind = TypeVar("Kind", str, int)
 
-# The decision of an event that no refresh recorded: a user or other code materialized the asset.
+# The decision of an event that a user or other code recorded, not a refresh.
 _NOT_OURS = "unknown"
 
 
@@ -40,20 +40,19 @@ class PastRefresh:
     """A refresh that has ended, as Dagster recorded it.
 
     Attributes:
-        decision: what the refresh decided; one of `outcome.STOPPED` if it was refused or failed.
-        rows: the number of rows of the fact table. `rows` and the bytes are None if nothing was
-            refreshed.
-        deleted: how many rows an update deleted, in all tables together; `inserted` counts those
-            that it inserted.
-        bytes_saved: the bytes that were not sent, compared with a full publish.
-        requests: how many requests it sent to the server; None if it is not recorded.
-        compared: how its rows were compared with the models, or a note that they were not
-            compared, without the reason.
-        is_full: whether it was a full publish.
-        taken_at: see `Checkpoint`; None if it is not recorded.
-        seconds: the duration of each phase.
+        decision: the decision of the refresh; a value in `outcome.STOPPED` if it was refused or
+            failed.
+        rows: the number of rows of the fact table. If nothing was refreshed, `rows`, `bytes_sent`
+            and `bytes_saved` are None.
+        deleted: how many rows an update deleted, in all tables together.
+        bytes_saved: how many bytes fewer than a full publish the refresh sent.
+        requests: how many requests the refresh sent to the server; None if no number is recorded.
+        compared: how the rows were compared with the models, or a note that they were not compared.
+        is_full: whether the refresh was a full publish.
+        taken_at: as in `Checkpoint`; None if no time is recorded.
+        seconds: the duration of each phase of the refresh.
         accepts: the values of `accept` with which a run is not refused; empty if no value helps.
-        models_first: whether the refresh never began because an earlier step failed. Then the
+        models_first: whether an earlier step failed, so that the refresh never began. Then the
             models must run first.
     """
 
@@ -76,17 +75,17 @@ class PastRefresh:
 
     @property
     def is_ours(self) -> bool:
-        """Whether a refresh recorded it, and not a user or other code."""
+        """Whether a refresh recorded the event, and not a user or other code."""
         return self.decision != _NOT_OURS
 
     @property
     def rows_at(self) -> datetime:
-        """When this refresh or an earlier one took the published rows from the models."""
+        """When this refresh, or an earlier refresh, took the published rows from the models."""
         return self.taken_at or self.at
 
 
 def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
-    """Return the refresh that `published_result` recorded; None without a materialization."""
+    """Return the refresh that a materialization reports; None for other events."""
     materialization = event.asset_materialization if event else None
     if event is None or materialization is None:
         return None
@@ -98,7 +97,7 @@ def past_refresh(event: dg.EventLogEntry | None) -> PastRefresh | None:
     return PastRefresh(
         at=datetime.fromtimestamp(event.timestamp, UTC),
         run_id=event.run_id,
-        # Other code that reports on the asset may use these names for values of other types.
+        # Other code may use these names for metadata of other types.
         decision=_of_type(str, metadata.get("decision")) or _NOT_OURS,
         reason=_of_type(str, metadata.get("reason")) or "",
         rows=_of_type(int, metadata.get("dagster/row_count")),
@@ -118,23 +117,23 @@ def _of_type(kind: type[Kind], value: object) -> Kind | None:
     return value if isinstance(value, kind) else None
 
 
-# How many refreshes a history lists.
+# A history lists at most this many refreshes.
 _MAX_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class DatasourceStatus:
-    """The status of a data source, from Dagster's events and the journal; no server is asked.
+    """The status of a data source, from Dagster's events and the journal, without a server.
 
     Attributes:
         last: the last refresh that succeeded.
-        checkpoint: what is published; None if that is uncertain: a request is open, or no refresh
-            has observed its result, or the content is distrusted.
-        why: what is wrong; "" if nothing is.
-        accepts: the values of `accept` with which a refresh would not be refused.
-        models_first: whether the refresh did not begin because a step before it failed.
+        checkpoint: the published content; None if the content is uncertain, see
+            `certain_checkpoint`.
+        why: the reason for the state; "" if nothing is wrong.
+        accepts: the values of `accept` that would prevent the refusal of a refresh.
+        models_first: whether an earlier step failed, so that the refresh never began.
         run_id: the run that failed or was refused, or that is refreshing the data source now.
-        of_files: whether it is published from files; then no component declares it.
+        of_files: whether the data source is published from files, and declared by no component.
     """
 
     key: str
@@ -150,12 +149,12 @@ class DatasourceStatus:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether a person has to act."""
+        """Whether a person has to look at the data source."""
         return self.state not in (Status.RUNNING, Status.FRESH)
 
     @property
     def remedy(self) -> str:
-        """What a person can do, mostly a command; "" if no action is needed."""
+        """The action for a person, mostly a command; "" if no action is needed."""
         if self.state is Status.HELD:
             return f"tableau-pipeline release {self.key}"
         if self.of_files and self.needs_attention:
@@ -172,16 +171,16 @@ def statuses(
     *,
     reads_journal: bool = True,
 ) -> Mapping[str, DatasourceStatus]:
-    """Return the status of each data source, by asset key.
+    """Map the asset key of each data source to its status.
 
-    Most records of Dagster are read once for all data sources.
+    The function reads most records of Dagster once for all data sources.
 
     Args:
-        reads_journal: whether to read every journal. A sensor passes False, because it looks every
-            minute. Then only the journals of data sources that are being refreshed are read, and
-            the others get no checkpoint.
+        reads_journal: whether to read every journal. Sensors pass False, because they look every
+            minute. Then only running data sources have their journals read, and only these data
+            sources get a checkpoint.
 
-    Errors are as in `newest_records`. A data source whose own records cannot be read is UNKNOWN.
+    Raises errors like `newest_records`. A data source with unreadable records is UNKNOWN.
     """
     assets = {source.key: dg.AssetKey.from_user_string(source.key) for source in datasources}
     records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
@@ -228,16 +227,14 @@ def _if_held(status: DatasourceStatus, held: Mapping[str, Hold | RefusedError]) 
 def _if_fresh(
     status: DatasourceStatus, freshness: Freshness | None, known: History | None
 ) -> DatasourceStatus:
-    """Return the status of a data source whose last run shows no problem.
-
-    Its journal and the time may still show one.
+    """Look for problems in the journal, or with the deadline, if the last run shows no problem.
 
     Args:
-        known: its journal; None if that was not read.
+        known: the history in the data source's journal; None if the journal was not read.
     """
     last = status.last
     if last is None:
-        # A user can wipe the events of an asset, which does not affect the journal.
+        # Users can wipe the events of an asset. The journal then still has its records.
         reason = "its journal has refreshes, but Dagster's events of it are gone"
         why = reason if known and known.published else ""
         return replace(status, state=Status.NEVER, why=why)
@@ -257,16 +254,16 @@ def with_rejected(
     models: Mapping[str, Collection[str]],
     rejected: Mapping[str, Sequence[str]],
 ) -> list[DatasourceStatus]:
-    """Set the status to refused where a check has rejected the rows of the next refresh.
+    """Change the status to refused if a check has rejected rows that the next refresh would take.
 
     Args:
-        models: the models of each data source; the keys are asset keys of data sources.
-        rejected: the checks that rejected the newest rows of a model, by model.
+        models: maps asset keys of data sources to their models.
+        rejected: maps models to the checks that rejected their newest rows.
     """
     written = newest_row_times(instance, rejected)
     result = []
     for status in statuses:
-        # Ignore rejected rows that the last refresh took: a user had accepted them.
+        # Ignore rejected rows that the last refresh took, because a user had accepted them.
         taken_at = status.last.rows_at.timestamp() if status.last else 0.0
         rejected_models = [
             model for model in models.get(status.key, ()) if written.get(model, 0.0) > taken_at
@@ -281,9 +278,9 @@ def with_rejected(
 
 
 def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceStatus]:
-    """Return the status of each data source that is published from files, by asset key.
+    """Map the asset key of each data source that is published from files to its status.
 
-    Errors are as in `published_files`. One whose own records cannot be read is UNKNOWN.
+    Raises errors like `published_files`. A data source with unreadable records is UNKNOWN.
     """
     published, held = published_files(instance), holds(journal_place())
     assets = {key: dg.AssetKey.from_user_string(key) for key in published}
@@ -308,7 +305,7 @@ def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceSt
 def _by_command(
     status: DatasourceStatus, known: History, journal: StoredJournal
 ) -> DatasourceStatus:
-    """Return the status of a data source that the command `publish` published last from files."""
+    """Return the status of a data source of files after a publish by the command `publish`."""
     checkpoint = known.checkpoint
     is_shown = status.last and checkpoint and status.last.taken_at == checkpoint.taken_at
     if checkpoint and checkpoint.taken_at and not is_shown:
@@ -319,7 +316,7 @@ def _by_command(
             decision="publish" if checkpoint.updates == 0 else "update",
             reason="",
             rows=table.content.rows,
-            # The journal does not say how the rows were compared, only whether they were equal.
+            # The journal records only whether the rows were equal, not how they were compared.
             compared="equal" if checkpoint.is_equal else "",
             taken_at=checkpoint.taken_at,
         )
@@ -335,7 +332,8 @@ def _by_command(
         why = "its last publish was interrupted, and has left no reason"
         return replace(status, state=Status.FAILED, why=why)
     if failure.status is Status.HELD:
-        # The refresh did nothing, because of a hold. `_if_held` sees whether the hold has ended.
+        # The last publish did nothing because of a hold. `_if_held` checks whether the hold still
+        # exists.
         return status
     return replace(status, state=failure.status, why=failure.reason, accepts=failure.accepts)
 
@@ -345,7 +343,11 @@ def _is_unfinished(run: dg.RunRecord | None) -> bool:
 
 
 def certain_checkpoint(recorded: History) -> Checkpoint | None:
-    """Return the newest checkpoint; None if it is uncertain what the server holds."""
+    """Return the newest checkpoint; None if the server may have other content.
+
+    The content is uncertain if a request is open, if no refresh has observed the result of a
+    request, or if a refresh has recorded a reason for distrust.
+    """
     is_open = recorded.intents or recorded.recovered.sent or recorded.recovered.distrust
     return None if is_open else recorded.checkpoint
 
@@ -361,13 +363,12 @@ def history(instance: dg.DagsterInstance, key: str) -> Sequence[PastRefresh]:
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """What a data source saved in a month, compared with a full publish in each refresh.
+    """The savings of a data source in a month, compared with full publishes by all refreshes.
 
     Attributes:
         month: such as "2026-11".
         full: how many refreshes were full publishes.
-        seconds_saved: None if there is no full publish to compare with; `server_seconds_saved`
-            counts the server's jobs only.
+        seconds_saved: the saved time of all phases; None without a full publish to compare with.
     """
 
     month: str
@@ -381,11 +382,11 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How many requests the refreshes of a data source sent, for one kind of refresh.
+    """The number of requests that refreshes of one kind sent for a data source.
 
     Attributes:
-        kind: what they decided, such as "update".
-        mean: requests of a refresh, on average; `most` is the largest number.
+        kind: the decision of these refreshes, such as "update".
+        mean: the average number of requests of a refresh.
     """
 
     kind: str
@@ -395,7 +396,7 @@ class Requests:
 
 
 def requests_by_kind(instance: dg.DagsterInstance, key: str) -> Sequence[Requests]:
-    """Return what the newest thousand refreshes of a data source cost in requests, by kind."""
+    """Count the requests of the newest thousand refreshes of a data source, by kind of refresh."""
     kinds: dict[str, list[int]] = {}
     for refresh in _refreshed(instance, key):
         if refresh.requests is not None:
@@ -407,14 +408,14 @@ def requests_by_kind(instance: dg.DagsterInstance, key: str) -> Sequence[Request
 
 
 def _refreshed(instance: dg.DagsterInstance, key: str) -> Sequence[PastRefresh]:
-    """Return the newest thousand refreshes that succeeded, the oldest first."""
+    """Return the newest thousand successful refreshes, the oldest first."""
     events = instance.fetch_materializations(dg.AssetKey.from_user_string(key), limit=1000)
     refreshed = filter(None, (past_refresh(record.event_log_entry) for record in events.records))
     return [*refreshed][::-1]
 
 
 def savings(instance: dg.DagsterInstance, key: str) -> Sequence[Month]:
-    """Return what the newest thousand refreshes of a data source have saved, by month."""
+    """Sum up the savings of the newest thousand refreshes of a data source, by month."""
     months: dict[str, list[PastRefresh]] = {}
     for latest in _refreshed(instance, key):
         months.setdefault(f"{latest.at:%Y-%m}", []).append(latest)
@@ -428,7 +429,7 @@ def savings(instance: dg.DagsterInstance, key: str) -> Sequence[Month]:
             for refresh in group
             if mean and not refresh.is_full
         ]
-        # The sum may be -0.0, which becomes 0.0.
+        # Adding 0.0 turns a sum of -0.0 into 0.0.
         return round(sum(differences), 1) + 0.0 if full else None
 
     return [
@@ -452,10 +453,7 @@ def _stopped_runs(instance: dg.DagsterInstance, key: str, *, limit: int) -> Sequ
 def _with_newest_run(
     instance: dg.DagsterInstance, status: DatasourceStatus, run: dg.RunRecord, known: History
 ) -> DatasourceStatus:
-    """Return the status, updated for the newest run.
-
-    The caller has checked that this run is not the run of `status.last`.
-    """
+    """Update the status for the newest run, which must differ from the run of `status.last`."""
     run_id, run_status = run.dagster_run.run_id, run.dagster_run.status
     decision = run.dagster_run.tags.get(run_tag(status.key))
     if not run.dagster_run.is_finished:
@@ -466,8 +464,8 @@ def _with_newest_run(
         return replace(status, state=Status.RUNNING, run_id=run_id)
     stops: Sequence[dg.RunRecord] = [run]
     if decision not in STOPPED and (decision or run_status is dg.DagsterRunStatus.SUCCESS):
-        # The newest run was a dry run or only built a file, so it says nothing: look for a stopped
-        # run since the last refresh.
+        # The newest run was a dry run or only built a file, so it does not show the status. Look
+        # for a stopped run since the last refresh.
         stopped = _stopped_runs(instance, status.key, limit=1)
         stops = [
             record
@@ -499,12 +497,12 @@ _INTERRUPTED = DagsterExecutionInterruptedError.__name__
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """Why the step of a data source failed; if it did not fail, why another step of the run did.
+    """The failure of a data source's step, or of an earlier step of the run.
 
     Attributes:
         text: the reason; "" if no step failed.
         accepts: the values of `accept` with which a run is not refused; empty if no value helps.
-        is_before: whether it was another step that failed, before that of the data source.
+        is_before: whether an earlier step failed, not the step of the data source.
     """
 
     text: str = ""
@@ -513,7 +511,7 @@ class StepFailure:
 
 
 def failure_of(instance: dg.DagsterInstance, run_id: str, key: str) -> StepFailure:
-    """Return why a run did not refresh a data source."""
+    """Return the failure that prevented a refresh of a data source in a run."""
     step = STEP if key.startswith(KEY_PREFIX) else step_name(key)
     log = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [record.event_log_entry.dagster_event for record in log.records]

@@ -1,4 +1,4 @@
-"""Triggers: what starts the refreshes of a data source automatically."""
+"""Triggers, which start the refreshes of a data source automatically."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -15,7 +15,7 @@ from tableau_pipeline.yaml_keys import Zone, keyed
 RETRY_CRON = "*/30 * * * *"
 
 
-# The minutes that divide an hour, and the hours that divide a day.
+# The numbers of minutes that divide an hour, and of hours that divide a day.
 _PARTS = {"m": (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30), "h": (1, 2, 3, 4, 6, 8, 12)}
 
 
@@ -34,14 +34,14 @@ Every = Annotated[str, AfterValidator(_check_every)]
 
 
 def _ticks(every: str) -> str:
-    """Return a cron expression."""
+    """Return the cron expression of a time span such as "15m" or "2h"."""
     number, unit = every[:-1], every[-1]
     return f"*/{number} * * * *" if unit == "m" else f"0 */{number} * * *"
 
 
 @keyed
 class AfterTrigger:
-    """Refresh when any upstream model is new, or when all are."""
+    """Refresh when any upstream model is new, or when all upstream models are new."""
 
     after: Literal["any", "all"] = Field(
         description="any: as soon as one model is new. all: once all are, feeds included. With "
@@ -89,7 +89,10 @@ _CLASSES = {
 
 
 def _read_trigger(value: Any) -> Any:
-    """Read a trigger as the class that its key names: a union would report all classes' errors."""
+    """Read a trigger as the class that its key names.
+
+    A union would report the errors of all classes.
+    """
     if isinstance(value, AfterTrigger | CronTrigger | DbtTrigger):
         return value
     names = [name for name in _CLASSES if name in value] if isinstance(value, dict) else []
@@ -119,22 +122,23 @@ def automation_conditions(
 ) -> tuple[dg.AutomationCondition | None, dg.AutomationCondition | None]:
     """Return the conditions of the extract and of the published asset, which share a step.
 
-    They follow the models, and retry a failed refresh every half hour. Both are None for triggers
-    other than `after`.
+    Only a trigger with `after` has conditions; for all other triggers, both are None. The
+    conditions follow the models, and retry a failed refresh every half hour.
     """
     if not isinstance(trigger, AfterTrigger):
         return None, None
     is_, updated = dg.AutomationCondition, dg.AutomationCondition.newly_updated()
-    # Each update is remembered until the next request; a refresh does not reset it. So a refresh by
-    # hand is followed by an extra refresh without changes. Do not combine the update or the request
-    # with other conditions by "or": Dagster does not know the time of a combined condition, and
-    # would forget a model that became new just after the request, which the requested refresh may
-    # have missed. Unlike with eager(), nothing waits for missing partitions: one day that never
-    # arrives must not block all.
+    # Dagster remembers the update of each model until it requests a refresh. A refresh by hand does
+    # not reset the memory, so an extra refresh without changes follows. Do not combine the update
+    # or the request with other conditions by "or". Dagster does not know the time of a combined
+    # condition. It would forget a model that became new just after the request, and the requested
+    # refresh may have missed this model. Unlike eager(), do not wait for missing partitions: a day
+    # that never arrives must not block all refreshes.
     updates = [is_.asset_matches(model, updated) for model in models]
     events = updates if trigger.after == "all" else [is_.any_deps_match(updated)]
     if trigger.every:
-        # A tick is remembered, too, until the next request: a model may just be running.
+        # Dagster also remembers a tick until the next request, because a model may be running at
+        # the tick.
         events = [*events, is_.cron_tick_passed(_ticks(trigger.every))]
     new = reduce(and_, (condition.since(is_.newly_requested()) for condition in events))
     failed = is_.execution_failed() & is_.cron_tick_passed(RETRY_CRON)
@@ -142,7 +146,7 @@ def automation_conditions(
         (new | failed).with_label("refresh after models")
         & ~is_.in_progress()
         & ~is_.any_deps_in_progress()
-        # While a blocking check has failed or has not run, the new model stays remembered.
+        # Dagster remembers a new model also while a blocking check has failed or has not run.
         & is_.all_deps_blocking_checks_passed()
     )
     together = is_.any_deps_match(is_.will_be_requested())

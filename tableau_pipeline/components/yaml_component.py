@@ -1,4 +1,4 @@
-"""How the components of this package are read from YAML."""
+"""Read the components of this package from YAML."""
 
 import re
 from collections import ChainMap
@@ -16,20 +16,20 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Code
 
 _FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
-# The C loader, if PyYAML was built with it: ten times as fast, with the same rules.
+# If PyYAML has its C loader, use it: it has the same rules, and is ten times as fast.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class DeclarationError(RefusedError, ValueError):
-    """A declaration is wrong; the message names file, line and key, and what is allowed there."""
+    """A declaration is wrong; the message names the file, the line, the key, and allowed values."""
 
     code = Code.DECLARATION
 
 
 class YamlComponent(dg.Component, dg.Resolvable):
-    """A component whose keys in YAML are the fields of its class, which is `keyed`."""
+    """A component with a `keyed` class. The keys in YAML are the fields of the class."""
 
-    # Dagster would derive a looser model, whose errors name only the outermost key.
+    # Override Dagster's own model, which checks less, and names only the outermost key in errors.
     @classmethod
     @cache
     def model(cls) -> type[BaseModel]:
@@ -55,13 +55,12 @@ class YamlComponent(dg.Component, dg.Resolvable):
         """Fill in templates such as `{{ env.X }}`, and check the keys.
 
         Raises:
-            DeclarationError: keys are wrong; the message has a line for each, with its place in the
-                file. Or the file repeats a key, such as a second trigger, or Dagster would skip
-                models in the same folder.
-            pydantic.ValidationError: keys are wrong, and they come from no file.
+            DeclarationError: keys are wrong or repeated, or Dagster would skip models in the same
+                folder. The message has a line with the place in the file for each problem.
+            pydantic.ValidationError: keys that come from no file are wrong.
         """
         keys = model.model_dump()
-        # Most files have no template, and Dagster's resolution visits every key.
+        # Resolve only files with a template, because Dagster's resolution visits every key.
         if "{{" in repr(keys):
             keys = context.resolve_value(keys)
         tree = context.source_position_tree
@@ -78,7 +77,7 @@ class YamlComponent(dg.Component, dg.Resolvable):
         except ValidationError as error:
             problems = []
             for detail in error.errors():
-                # Dagster has added the place in the file to the key.
+                # Split the key from its place in the file, which Dagster has added.
                 key, _, place = str(detail["loc"][0]).partition(" at ")
                 problem = _MESSAGES.get(detail["type"]) or detail["msg"].removeprefix(
                     "Value error, "
@@ -87,7 +86,7 @@ class YamlComponent(dg.Component, dg.Resolvable):
             raise DeclarationError("\n".join(problems)) from None
 
 
-# Replacements for pydantic's messages that do not state what to write.
+# Replacements for pydantic's messages that do not explain what to write.
 _MESSAGES = MappingProxyType(
     {
         "missing": "this key is missing",
@@ -103,12 +102,12 @@ def _reject_unloaded_modules(file: Path, text: str) -> None:
     """Refuse a `defs.yaml` that does not load the Python files of its folder."""
     if _FOLDER.search(text):
         return
-    # Modules that the file itself refers to: `template_vars_module: .vars`, `type: .local.Own`.
+    # Find modules that the file itself loads: `template_vars_module: .vars`, `type: .local.Own`.
     named = re.findall(r"^(?:template_vars_module|type): *[\"']?\.(\w+)", text, re.MULTILINE)
     skipped = [
         str(module.relative_to(file.parent))
         for module in sorted(file.parent.rglob("*.py"))
-        # A module that does not mention Dagster has no definitions to lose.
+        # Ignore modules that do not mention Dagster, because they have no definitions.
         if module.stem not in named and "dagster" in module.read_text("utf-8", errors="replace")
     ]
     if skipped:
@@ -118,10 +117,11 @@ def _reject_unloaded_modules(file: Path, text: str) -> None:
         )
 
 
-# Cached: each component checks its whole file, and a file may declare hundreds.
+# Cache the check of a file: each component checks its whole file, and a file may declare hundreds
+# of components.
 @lru_cache(maxsize=1)
 def _reject_repeated_keys(file: Path, text: str) -> None:
-    """Refuse a key that a mapping repeats, because the YAML reader would take only the last."""
+    """Refuse a repeated key of a mapping, because the YAML reader would use only the last value."""
     nodes: list[Any] = [*yaml.compose_all(text, Loader=_Loader)]
     while nodes:
         node = nodes.pop(0)
@@ -142,10 +142,10 @@ def _reject_repeated_keys(file: Path, text: str) -> None:
 def _without_unions(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return a JSON schema with each union replaced by all keys of its members.
 
-    The result allows other keys, and requires none. With a strict schema, a validator could report
-    only that a value is "not valid under any of the given schemas", that an unknown key "was
-    unexpected", or that the right spelling of a mistyped key "is a required property". Editors can
-    still complete the keys, and the component's own validators report what is wrong, with a guess.
+    The resulting schema allows all keys, and requires no key, so that editors can complete keys.
+    The component's own validators report mistakes with a guess at the right spelling. With a strict
+    schema, Dagster would first report less helpful errors. For example, a value "is not valid under
+    any of the given schemas", or the right spelling of a mistyped key "is a required property".
     """
     if isinstance(schema, list):
         return [_without_unions(item, definitions) for item in schema]
@@ -158,7 +158,7 @@ def _without_unions(schema: Any, definitions: dict[str, Any]) -> Any:
         or isinstance(value, dict)
     }
     forms = _forms(schema, definitions)
-    # A union of plain types alone, such as text or a number, gives short errors and is kept.
+    # Keep a union of plain types, such as text or number, because its errors are short.
     if forms and all(form.keys() == {"type"} for form in forms):
         plain["type"] = [form["type"] for form in forms]
     elif forms:
