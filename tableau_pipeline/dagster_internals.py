@@ -1,8 +1,9 @@
-"""All that this package uses of Dagster beyond its public interface.
+"""All names of Dagster that this package uses beyond Dagster's public interface.
 
-A minor release of Dagster may move or change it. `tableau_pipeline_tests/test_dagster_internals.py`
-tries each name alone, and so shows which one an upgrade broke. Nothing else here may import a
-private module of Dagster: `make check` finds it.
+A minor release of Dagster may move or change these names.
+`tableau_pipeline_tests/test_dagster_internals.py` tries each name separately, and so shows which
+name an upgrade broke. Only this module may import private modules of Dagster; `make check` reports
+any other import.
 """
 
 import dataclasses
@@ -103,14 +104,14 @@ __all__ = [
     "variables_of",
 ]
 
-# The job of each code location that materializes any of its assets.
+# The name of the job, in each code location, that can materialize any of the location's assets.
 ASSET_JOB = "__ASSET_JOB"
-# Set while `dg check defs` validates definitions.
+# A variable that is set while `dg check defs` validates definitions.
 IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 
 
-# Lets Dagster show our release with those of its own libraries. It checks only the numbers of the
-# latter.
+# Let Dagster show the release of this package among its libraries. Dagster checks only the releases
+# of its own libraries.
 DagsterLibraryRegistry.register(
     "tableau-pipeline", version("tableau_pipeline"), is_dagster_package=False
 )
@@ -121,10 +122,9 @@ DagsterLibraryRegistry.register(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DagsterProject:
-    """A project of Dagster's: its root, and the module of its definitions.
-
-    Attributes:
-        module: None if the folder is in no project; the root is that folder then.
+    """A Dagster project. Attributes:
+    root: the root of the project; outside a project, the folder itself. module: the module of
+        the definitions; None outside a project.
     """
 
     root: Path
@@ -132,8 +132,8 @@ class DagsterProject:
 
 
 def find_project(folder: Path) -> DagsterProject:
-    """Return the project that a folder is in."""
-    # Import this only here: the import takes 0.2 s, and no run needs it.
+    """Return the Dagster project around a folder."""
+    # Import this module only here, because the import takes 0.2 s, and no run needs the module.
     from dagster_dg_core.context import DgContext
 
     found = DgContext.from_file_discovery_and_command_line_config(folder, {})
@@ -142,18 +142,18 @@ def find_project(folder: Path) -> DagsterProject:
 
 
 def variables_of(folder: Path) -> Mapping[str, str]:
-    """Return the variables in the `.env` files of a folder, and of those above it."""
+    """Return the variables in the `.env` files of a folder and of the folders above it."""
     return get_env_var_dict(str(folder))
 
 
 def loading_alone() -> Any:
-    """Return a context in which definitions are loaded without queries to the instance."""
+    """Return a context that loads definitions without queries to the instance."""
     context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
     return DefinitionsLoadContext.scoped(context)
 
 
 def folder_of(definitions: dg.Definitions) -> Path | None:
-    """Return the folder `defs` from which definitions were loaded; None if there is none."""
+    """Return the folder `defs` from which definitions were loaded; None without such a folder."""
     tree = definitions.component_tree
     return tree.defs_module_path.resolve() if tree else None
 
@@ -161,11 +161,11 @@ def folder_of(definitions: dg.Definitions) -> Path | None:
 def declared_in(
     file: Path, kind: type[dg.Component], *, definitions: dg.Definitions, folder: Path
 ) -> Iterator[Any]:
-    """Yield the components of a kind that a YAML file declares, without their assets.
+    """Yield the components of a kind in a YAML file, without their assets.
 
     Args:
-        definitions: those of the location whose components the file may name.
-        folder: takes the place of the folder `defs`.
+        definitions: the definitions of the location, whose components the file may use.
+        folder: the folder that replaces the folder `defs`.
     """
     tree = definitions.component_tree
     if tree is None:
@@ -180,7 +180,7 @@ def declared_in(
 
 
 def component_of(spec: dg.AssetSpec) -> Any:
-    """Return the component that has made an asset; None if none has."""
+    """Return the component that made an asset; None if no component made it."""
     return getattr(spec.metadata.get("dagster/component_origin"), "instance", None)
 
 
@@ -190,14 +190,14 @@ def step_of(asset: dg.AssetsDefinition) -> NodeDefinition:
 
 
 def function_of(asset: object) -> Callable[..., object] | None:
-    """Return the function of an asset; None if none makes it."""
+    """Return the function that makes an asset; None if no function makes it."""
     is_made = isinstance(asset, dg.AssetsDefinition) and asset.is_executable
     step = step_of(asset) if is_made else None
     return getattr(getattr(step, "compute_fn", None), "decorated_fn", None)
 
 
 def output_of(asset: dg.AssetsDefinition, key: dg.AssetKey) -> OutputDefinition:
-    """Return the output by which an asset's step returns what it has made."""
+    """Return the output of the step that makes an asset."""
     name = asset.get_output_name_for_asset_key(key)
     output, _ = step_of(asset).resolve_output_to_origin(name, None)
     return output
@@ -205,29 +205,25 @@ def output_of(asset: dg.AssetsDefinition, key: dg.AssetKey) -> OutputDefinition:
 
 @dataclasses.dataclass(frozen=True)
 class AssetSelectionByGraph(dg.AssetSelection):
-    """Assets that are chosen only once Dagster knows the whole graph of the location.
-
-    Attributes:
-        chosen: returns their keys.
-    """
+    """A selection of assets that needs the location's whole asset graph."""
 
     chosen: Callable[[BaseAssetGraph], Set[dg.AssetKey]]
 
     def resolve_inner(self, asset_graph: BaseAssetGraph, allow_missing: bool) -> Set[dg.AssetKey]:
-        """Return what is chosen, as Dagster asks for it."""
+        """Return the keys of the selected assets; Dagster calls this method."""
         return self.chosen(asset_graph)
 
 
-# Windows of time.
+# Time windows.
 
 
 def is_hourly(definition: dg.TimeWindowPartitionsDefinition) -> bool:
-    """Whether each whole hour is a window, and none is left out."""
+    """Whether every whole hour is a window."""
     return definition.is_basic_hourly
 
 
 def is_left_out(definition: dg.TimeWindowPartitionsDefinition, start: Any) -> bool:
-    """Whether the definition leaves out the window that begins at this time."""
+    """Whether the definition leaves out the window that begins at `start`."""
     return definition.is_window_start_excluded(start)
 
 
@@ -242,12 +238,12 @@ def step_key(context: dg.OpExecutionContext) -> str:
 def location_of(
     context: dg.OpExecutionContext | dg.AssetExecutionContext,
 ) -> dg.RepositoryDefinition | None:
-    """Return all definitions of the location of a step; None if its job runs without them."""
+    """Return the definitions of a step's code location; None if the job runs without a location."""
     return context.get_step_execution_context().job.get_repository_definition()
 
 
 def run_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> AssetGraph:
-    """Return the assets that the run of a step knows."""
+    """Return the asset graph of a step's run."""
     return context.job_def.asset_layer.asset_graph
 
 
@@ -257,7 +253,7 @@ def run_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Asse
 def newest_by_partition(
     instance: dg.DagsterInstance, key: dg.AssetKey, kind: dg.DagsterEventType
 ) -> Mapping[str, int]:
-    """Return the storage id of the newest event about each partition of an asset."""
+    """Map each partition of an asset to the storage id of its newest event of a kind."""
     return instance.event_log_storage.get_latest_storage_id_by_partition(key, kind)
 
 
@@ -273,15 +269,15 @@ def check_history(
 def newest_results(
     instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey]
 ) -> Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]:
-    """Return the last result of each check that was ever evaluated."""
+    """Map each check with results to its last result."""
     return instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks])
 
 
 def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    """Return a result as it is reported outside of any run."""
+    """Convert a check result to an evaluation for a report outside a run."""
     return dg.AssetCheckEvaluation(**result._asdict())
 
 
 def name_of_storage(instance: dg.DagsterInstance) -> str:
-    """Return the class of the storage of events, which names the kind of database."""
+    """Return the class name of the event storage, which shows the kind of database."""
     return type(instance.event_log_storage).__name__

@@ -7,5 +7,5 @@ from tableau_pipeline.components.loading import load_definitions
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Load everything in `defs/`."""
+    """Load the definitions in `defs/`."""
     return load_definitions(Path(__file__).parent)

@@ -259,7 +259,7 @@ def _specs_in(asset: object) -> Iterable[dg.AssetSpec]:
 
 
 def _other_assets(definitions: dg.Definitions) -> list[str]:
-    """Return the keys of all assets that belong to no data source, such as models and lake tables."""
+    """Return the keys of all assets without a data source, such as models and lake tables."""
     specs = [*specs_of(definitions)]
     components = {id(component): component for component in map(component_of, specs)}.values()
     datasources = [

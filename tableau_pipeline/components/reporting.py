@@ -280,9 +280,7 @@ def escaped(text: str) -> str:
 
 
 def extract_result(declaration: Declaration, done: Refreshed | Built) -> dg.MaterializeResult:
-    """Return the result of the extract, the file with the whole data source or an update's
-    payload.
-    """
+    """Return the result of the extract, which has all rows or the payload of an update."""
     extract, is_sent = done.extract, isinstance(done, Refreshed)
     if extract is None:
         raise ValueError("no extract was built")
@@ -345,9 +343,7 @@ def published_result(
 def published_by_command(
     declaration: Declaration, checkpoint: Checkpoint, decision: str
 ) -> dg.AssetMaterialization:
-    """Return the event that shows a publish by the command `publish`, as its checkpoint describes
-    it.
-    """
+    """Return the event of a publish by the command `publish`, from the checkpoint."""
     rows, taken_at = checkpoint.rows[declaration.fact_table], checkpoint.taken_at
     compared = "equal" if checkpoint.is_equal else ""
     metadata: dict[str, Any] = {
@@ -375,9 +371,7 @@ def _times(checkpoint: Checkpoint) -> dict[str, dg.TimestampMetadataValue]:
 
 
 class Details(BaseModel):
-    """The metadata of a refresh's event that programs read. Events of older releases lack
-    fields.
-    """
+    """The part of an event's metadata for programs. Events of older releases lack fields."""
 
     model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", " "))
 

@@ -1,1 +1,1 @@
-"""The data types of a refresh, and the protocols of its journal and snapshots."""
+"""The data types of refreshes, journals and snapshots, and the stores of journals."""

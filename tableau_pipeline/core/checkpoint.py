@@ -1,4 +1,4 @@
-"""The checkpoint: what a refresh has recorded of the published data source."""
+"""The checkpoint: a refresh's record of the published data source."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ from tableau_pipeline.outcome import Accept, Distrust
 
 
 class PublishMode(StrEnum):
-    """How a whole file replaces what the server holds.
+    """How a published file replaces the data source on the server.
 
-    CREATE fails if the name is taken. REPLACE swaps the data and keeps the calculated fields,
-    captions and folders that analysts added. OVERWRITE drops those, unless the file brings them.
+    CREATE fails if the name is taken. REPLACE swaps the data, and keeps the calculated fields,
+    captions and folders that analysts added. OVERWRITE keeps only the metadata in the file.
     """
 
     CREATE = "create"
@@ -24,7 +24,7 @@ class PublishMode(StrEnum):
     OVERWRITE = "overwrite"
 
 
-# A publish in these modes brings its own metadata along.
+# In these modes, the published file brings the metadata.
 NEW_METADATA = (PublishMode.CREATE, PublishMode.OVERWRITE)
 
 
@@ -32,8 +32,8 @@ class Cutoff(Frozen):
     """The cutoff of `retain`: rows with `column` below `value` are not published.
 
     Attributes:
-        days: as declared. While the models and these stay the same, so does the cutoff.
-        value: a date or timestamp (UTC) as text.
+        days: the declared number of days. The cutoff moves only if a model or this number changes.
+        value: the cutoff as text, a date or a timestamp in UTC.
     """
 
     column: str
@@ -43,17 +43,16 @@ class Cutoff(Frozen):
 
 
 class TableContent(Frozen):
-    """The published or desired content of a table: the rows of a version of its model.
+    """The published or desired content of a table: rows of a version of its model.
 
     Attributes:
-        model: the asset key of the model; `version` is the number of its snapshot.
+        model: the asset key of the model. `version` is the number of the model's snapshot.
         all_rows: the fingerprint of all rows of the model.
-        content: the fingerprint of the published rows: those that `cutoff` keeps.
-        cutoff: None if every row of the model is published.
-        key: columns that were found to identify every published row; () if that was not
-            checked.
-        cursor: the column by which an append finds new rows; it was found to have a value in every
-            published row. None if that was not checked.
+        content: the fingerprint of the published rows, which `cutoff` keeps.
+        cutoff: the cutoff of published rows; None if every row of the model is published.
+        key: columns that identify every published row, as a check has shown; () without a check.
+        cursor: the column by which an append finds new rows. It is not NULL in any published row,
+            as a check has shown; None without a check.
     """
 
     model: str
@@ -66,8 +65,8 @@ class TableContent(Frozen):
     cursor: str | None = None
 
     def same_content(self, other: "TableContent") -> bool:
-        """Whether both hold the same rows in the same columns."""
-        # Ignore version and cutoff: a cutoff that moves without dropping a row changes nothing.
+        """Whether both contents have the same rows in the same columns."""
+        # Ignore version and cutoff, because a cutoff may move and drop no row.
         return (self.columns, self.content) == (other.columns, other.content)
 
 
@@ -81,11 +80,10 @@ class NoUpdates(Frozen):
 
     Attributes:
         why: the server's refusal, or its notes about the job.
-        is_final: another update is pointless until the declaration or the version of the server
-            changes.
-        since: when the update was attempted.
-        declaration: the digest of the declared tables at that time, as in `Checkpoint`.
-        version: the version of the server's REST API at that time.
+        is_final: whether updates will fail until the declaration or the server's version changes.
+        since: when the refresh attempted the update.
+        declaration: the digest of the declared tables at the attempt, as in `Checkpoint`.
+        version: the version of the server's REST API at the attempt.
     """
 
     why: str
@@ -96,10 +94,10 @@ class NoUpdates(Frozen):
 
 
 class ServerTds(Frozen):
-    """The `.tds` that was last read from the server.
+    """The `.tds` that a refresh last read from the server.
 
     Attributes:
-        digest: as in `Metadata`; so is `source`.
+        digest: the digest, as in `Metadata`. `source` is also as in `Metadata`.
     """
 
     digest: str
@@ -107,12 +105,12 @@ class ServerTds(Frozen):
 
 
 class SavedEdits(Frozen):
-    """Users' edits of a column or calculation that was removed.
+    """Users' edits of a removed column or calculation.
 
     Attributes:
-        path: the start that the paths of all its values share, such as ("field", table, column).
-        work: the edits, in words.
-        file: where the data source was saved before the removal.
+        path: the common start of the paths of all edited values, such as ("field", table, column).
+        work: a phrase that describes the edits.
+        file: the file with the data source before the removal.
     """
 
     path: tuple[str, ...]
@@ -121,11 +119,11 @@ class SavedEdits(Frozen):
 
 
 class Accepted(Frozen):
-    """What users accepted for a refresh that would have been refused otherwise.
+    """The values of `accept` that prevented the refusal of a refresh.
 
     Attributes:
-        what: who accepted it, by the name of what was accepted.
-        approved_by: who approved its plan; None if it had no approval.
+        what: maps each value of `accept` to the user who accepted it.
+        approved_by: the user who approved the plan; None without an approval.
     """
 
     what: dict[Accept, str]
@@ -140,51 +138,52 @@ class Accepted(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time window in which a change of ours took effect, by the server's clock."""
+    """The time window in which our change took effect, by the server's clock."""
 
     start: datetime
     end: datetime
 
     def covers(self, stamp: datetime, *, lag: float) -> bool:
-        """Whether a time stamp in whole seconds lies in the window, extended by `lag` seconds."""
+        """Whether a time stamp in whole seconds is in the window, extended by `lag` seconds."""
         start = self.start.replace(microsecond=0)
         return start <= stamp <= self.end + timedelta(seconds=lag)
 
 
 class Checkpoint(Frozen):
-    """What is published, as far as is known; valid only for this server, site and LUID.
+    """The published data source, as far as known. It is valid only for this server, site and LUID.
 
     Attributes:
-        refresh: the number of the refresh that recorded it; the highest number counts.
-        project: as declared, like `name`.
-        luid: None only in an intent to create a data source.
-        updated_at: as the server reported it after the refresh. So is `revision`, which is None if
-            the site keeps no revisions.
+        refresh: the number of the refresh that recorded this checkpoint; the highest number counts.
+        project: the declared project. `name` is the declared name.
+        luid: the LUID of the data source; None only in an intent to create a data source.
+        updated_at: the server's time stamp after the refresh. `revision` is the newest revision at
+            this time; None if the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
         metadata: the digest of the `.tds` as our last publish left it. If the server's digest
             differs, users have edited it.
-        held: the `.tds` at `updated_at` and `revision`; None if it must be read again.
-        adopted: digest of the adopted metadata; cleared once a refresh has confirmed that it
+        held: the `.tds` at `updated_at` and `revision`; None if the next refresh must read the
+            `.tds`.
+        adopted: the digest of adopted metadata, until a refresh has confirmed that the metadata
             survived.
-        owner: the LUID of the owner before a publish; cleared once that owner is restored.
-        written: the names of the files with the metadata values that we wrote. There is more than
-            one, the newest first, if it is unknown whether a publish took effect.
-        filters: phrases that describe how a user's rows are chosen, as a refresh last read it.
-        saved: users' edits of removed columns and calculations, until these return.
-        late: the windows of our updates whose change of `updated_at` the refresh did not see; some
-            sites change it later.
+        owner: the LUID of the owner before a publish, until a refresh has restored this owner.
+        written: the names of the files with the metadata values that we wrote. If the outcome of a
+            publish is unknown, there are several names, the newest first.
+        filters: phrases about the filters that choose a user's rows, as a refresh last read them.
+        saved: users' edits of removed columns and calculations, until the columns return.
+        late: the windows of our updates that had not yet changed `updated_at` when the refresh
+            ended. Some sites change the time stamp late.
         updates: the number of updates since the last full publish.
         size: the bytes of the file at the last full publish.
-        grown: the bytes of all payloads since then.
+        grown: the bytes of all payloads since the last full publish.
         changed_at: when a refresh last changed the published rows.
-        taken_at: when a refresh last made the published rows equal to the models, even if nothing
-            had changed; a refresh of the metadata alone does not count.
-        compared_at: when the published rows were last found equal to those of the models.
+        taken_at: when a refresh last made the published rows equal to the models, even if no row
+            had changed. A refresh of the metadata alone does not count.
+        compared_at: when a comparison last found the published rows equal to the models' rows.
         no_updates: why the next change is published in full; None if an update may suffice.
-        unreconciled: why the published rows were not compared with those of the models.
-        accepted: what was accepted for the refresh that recorded it; None for nothing.
-        distrust: why the contents must be compared before an update builds on this; None if an
-            update may build on it.
+        unreconciled: why the published rows were not compared with the models' rows.
+        accepted: what users accepted for the refresh; None if nothing was accepted.
+        distrust: why no update may build on this checkpoint before a comparison; None if an update
+            may.
     """
 
     refresh: int
@@ -218,38 +217,38 @@ class Checkpoint(Frozen):
 
     @property
     def is_equal(self) -> bool:
-        """Whether the published rows were found to be equal to those of the models."""
+        """Whether a comparison found the published rows equal to the models' rows."""
         return not (self.unreconciled or self.distrust)
 
     @property
     def stamp(self) -> tuple[datetime, int | None] | None:
-        """The time stamp and newest revision after the refresh; None if they are unknown."""
+        """The time stamp and the newest revision after the refresh; None without a time stamp."""
         return (self.updated_at, self.revision) if self.updated_at else None
 
     @property
     def reached(self) -> "Checkpoint":
-        """This checkpoint, once its request has certainly taken effect."""
+        """This checkpoint after its request has certainly taken effect."""
         return self.model_copy(update={"written": self.written[:1]})
 
     @property
     def versions(self) -> Iterator[tuple[str, int]]:
-        """The snapshots that it refers to, by model and number."""
+        """Yield the model and the number of each snapshot in this checkpoint."""
         return ((table.model, table.version) for table in self.tables.values())
 
     def target(self, table: str) -> TableName:
-        """Return the table of the published file that holds the rows of a declared table."""
+        """Return the table in the published file that contains the rows of a declared table."""
         return TableName(EXTRACT_SCHEMA, EXTRACT_SCHEMA if len(self.tables) == 1 else table)
 
     @property
     def rows(self) -> Mapping[str, int]:
-        """The number of published rows by table."""
+        """Maps each table to its number of published rows."""
         return {name: table.content.rows for name, table in self.tables.items()}
 
 
 class Outcome(StrEnum):
-    """How a request ended. Of the known outcomes, only DONE has changed the server.
+    """How a request ended. With LOST, the server may have changed; else only DONE has changed it.
 
-    REFUSED: the server refused to start it. LOST: the outcome can no longer be determined.
+    REFUSED: the server refused to start the request. LOST: the outcome can no longer be found out.
     """
 
     DONE = "done"

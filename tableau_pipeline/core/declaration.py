@@ -1,4 +1,4 @@
-"""The declaration of a data source: its settings in Python and in YAML, and their validation."""
+"""The declaration of a data source: settings in Python and YAML, and their validation."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ SchemaPolicy = Literal["additive", "refuse", "publish"]
 
 @keyed
 class Guard:
-    """The conditions that a table must meet before it is published."""
+    """The conditions under which a table may be published."""
 
     min_rows: int = Field(
         default=1, ge=0, description="The refresh is refused if the table has fewer rows."
@@ -71,7 +71,7 @@ class Guard:
 
 @keyed
 class Entitlements:
-    """A table that says who may see which rows, for a data source filter that people make."""
+    """A table that lists the rows that each user may see. People make a row filter from it."""
 
     table: str = Field(description="The table of this data source that has a row for each right.")
     user: str = Field(
@@ -91,7 +91,7 @@ class Retain:
     """A rolling window: rows older than `days` are not published."""
 
     column: str = Field(description="A date or timestamp column. Rows where it is NULL are kept.")
-    # Counted back further, a day lies before the first year that Python and hyperd read.
+    # More days would lead to a date before the first year that Python and hyperd can read.
     days: int = Field(
         gt=0, le=500_000, description="Rows older than this many days are not published."
     )
@@ -103,9 +103,9 @@ class Retain:
 
 @keyed
 class Table:
-    """One table of the data source."""
+    """A table of the data source."""
 
-    # In YAML, this is the key above the settings of the table.
+    # In YAML, the name is the key above the settings of the table.
     name: SkipJsonSchema[str] = ""
     model: str = Field(
         default="",
@@ -173,7 +173,7 @@ def _named(tables: Mapping[str, Table]) -> tuple[Table, ...]:
 
 @keyed
 class Republish:
-    """When to publish the full file again. Updates make it grow, even those that delete rows."""
+    """When to publish in full again. Every update makes the file grow, even a deletion of rows."""
 
     growth: float = Field(
         default=1.0,
@@ -214,7 +214,7 @@ class Reconcile:
         return round(self.max_mb * 1e6)
 
 
-# The path of a project, "Parent/Child"; or a tuple of names, each of which may contain "/".
+# The path of a project: "Parent/Child", or a tuple of names, in which a name may contain "/".
 Project = str | tuple[str, ...]
 
 
@@ -231,7 +231,7 @@ def _project(project: Any) -> Any:
 
 @keyed
 class _ZoneOfClock:
-    """Show instants as the wall clock time of a zone."""
+    """Publish timestamps as the wall clock time of a zone."""
 
     zone: Zone = Field(description='Name of the time zone: "Europe/Paris".')
 
@@ -410,7 +410,7 @@ class Declaration(Properties):
         )
 
     def guard_of(self, table: Table) -> Guard:
-        """Return the guard of a table; `entitlements` may tighten the guard of their table."""
+        """Return the guard of a table. `entitlements` may tighten the guard of its own table."""
         own, guard = self.entitlements, table.guard
         if own is None or own.table != table.name:
             return guard
@@ -419,7 +419,7 @@ class Declaration(Properties):
 
     @property
     def types(self) -> TypePolicy:
-        """The declared choices of how to publish timestamps, nested types and floats."""
+        """The declared ways to publish timestamps, nested types and floats."""
         return TypePolicy(self.timestamps, self.nested, self.floats)
 
     @property
@@ -429,22 +429,22 @@ class Declaration(Properties):
 
     @property
     def tag(self) -> str:
-        """The tag that marks the data source on the server as ours."""
+        """The tag that marks the data source on the server as published under this key."""
         return f"{TAG_PREFIX}{self.key}"
 
     @property
     def needs_counts(self) -> bool:
-        """Whether reconciliation must use the server's counts."""
+        """Whether a reconciliation must use the server's counts."""
         return self.reconcile is not None and self.reconcile.by == "server"
 
     @property
     def project_path(self) -> str:
-        """The project as text."""
+        """The path of the project as text, such as "Parent/Child"."""
         return project_path(self.project)
 
     @property
     def fact_table(self) -> str:
-        """The table that no relationship points to; its rows are the grain of the data source."""
+        """The table that no relationship leads to. Its rows are the grain of the data source."""
         pointed_to = {edge.one for edge in self.relationships}
         return next(table.name for table in self.tables if table.name not in pointed_to)
 
@@ -460,35 +460,35 @@ class Declaration(Properties):
         return TableName(EXTRACT_SCHEMA, self.published_name(table))
 
     def published_name(self, table: str) -> str:
-        """Return a table's name in the file: "Extract" for an only table, as in Tableau's files."""
+        """Return a table's name in the file. Like Tableau, name a single table "Extract"."""
         return EXTRACT_SCHEMA if len(self.tables) == 1 else table
 
     def whole_digest(self) -> str:
-        """Return a digest of all that is declared.
+        """Return a digest of all declared settings.
 
-        Defaults do not count, so that a release with a new key changes no digest.
+        The digest leaves out defaults, so that a release with a new key changes no digest.
         """
-        # A component has more fields.
+        # Digest only the fields of `Declaration`, because a component has more fields.
         text = json.dumps(_set_fields(self, Declaration), default=_plain, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def digest(self) -> str:
         """Return a digest of the structure of the published file: its tables and relationships."""
-        # Sort them, because reordering a YAML file must not cause an overwrite.
+        # Sort tables and relationships, because their order in YAML must not cause an overwrite.
         edges = sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships)
         shape = [sorted(table.name for table in self.tables), edges]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of a type that JSON has; equal sets become equal lists."""
+    """Convert a value to a type of JSON. Equal sets become equal lists."""
     if is_dataclass(value) and not isinstance(value, type):
         return _set_fields(value, type(value))
     return sorted(value) if isinstance(value, set | frozenset) else str(value)
 
 
 def _set_fields(value: Any, of: type[Any]) -> Mapping[str, Any]:
-    """Return the fields of a class that have another value than their default."""
+    """Return the fields of a class with values that differ from the defaults."""
     values = {field.name: (field.default, getattr(value, field.name)) for field in fields(of)}
     return {
         name: now
@@ -503,12 +503,12 @@ def _set_fields(value: Any, of: type[Any]) -> Mapping[str, Any]:
 
 
 def project_path(project: Project) -> str:
-    """Return the path of a project as text: "Parent/Child"."""
+    """Return the path of a project as text, such as "Parent/Child"."""
     return project if isinstance(project, str) else "/".join(project)
 
 
 def in_environment(declaration: Declaration, root: str) -> Declaration:
-    """Return the declaration as placed below a root project; unchanged if `root` is ""."""
+    """Return the declaration with its project and key below a root; unchanged if `root` is ""."""
     if not root:
         return declaration
     if problem := long_tag(f"{TAG_PREFIX}{key_below(declaration.key, root)}"):

@@ -1,4 +1,4 @@
-"""The deployments whose journals a store holds: their ids, and the place that each was made for."""
+"""The deployments with journals in a store: their ids, and the places of their stores."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,24 +15,24 @@ from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.objects.stores import canonical
 from tableau_pipeline.outcome import Code
 
-# The name of a deployment, unless PIPELINE_DEPLOYMENT names another one.
+# The default name of a deployment; PIPELINE_DEPLOYMENT sets another name.
 MAIN = "main"
-# The id of a deployment that has not published yet.
+# Takes the place of the id if a deployment has not published yet.
 NO_ID = "nothing was published yet"
-# No id of a deployment begins with an @.
+# The "@" avoids a clash, because no id of a deployment begins with "@".
 _DEPLOYMENTS = "@deployments"
 _NO_ROOT = "@"
-# The slashes in the name of a folder of records.
+# The number of slashes in the path of a folder of records.
 _DEPTH = 2
 
 
 class Deployment(Frozen):
-    """A deployment: everything that shares one history of each data source.
+    """A deployment: all hosts and runs that share one history of each data source.
 
     Attributes:
-        id: marks the data sources that it publishes.
+        id: the id in the tags of the data sources that the deployment publishes.
         place: the folder or URL of the journals when the deployment was made.
-        inode: the number of that folder on its disk, which a copy does not have; None for a URL.
+        inode: the inode number of the folder, which differs in a copy; None for a URL.
     """
 
     format: Literal[1] = 1
@@ -43,11 +43,11 @@ class Deployment(Frozen):
 
 @dataclass
 class JournalPlace:
-    """A store of journals, as one deployment sees it.
+    """The journals of one deployment in a store.
 
     Attributes:
-        storage: holds the records of each data source under
-            `<deployment id>/<project root>/<asset key>/<number>.json`.
+        storage: the store, with records at `<deployment id>/<project root>/<asset
+            key>/<number>.json`.
         name: the name of the deployment in this store.
     """
 
@@ -59,8 +59,8 @@ class JournalPlace:
         """Return the deployment; None if it has not published yet.
 
         Raises:
-            RefusedError: the store is a copy of the one that the deployment was made for, or the
-                file of the deployment is damaged.
+            RefusedError: the store is a copy or was moved, or the file of the deployment is
+                damaged.
         """
         if self._deployment is None and (deployment := self.recorded()):
             if (problem := self.problem(deployment)) is not None:
@@ -69,22 +69,22 @@ class JournalPlace:
         return self._deployment
 
     def established(self) -> Deployment:
-        """Return the deployment; make it if it does not exist.
+        """Return the deployment; create the deployment if it does not exist.
 
         Raises:
-            RefusedError: as `deployment`; or this store would let two writers both be the first.
+            RefusedError: as in `deployment`; or the store lets a second writer overwrite the first.
         """
         if deployment := self.deployment():
             return deployment
         self._probe()
         self.storage.put(self._key, self._here(str(uuid4())).model_dump_json(indent=1).encode())
-        # If another process was faster, the deployment is the one that it made.
+        # Read the deployment again, because another process may have created it first.
         if deployment := self.deployment():
             return deployment
         raise RefusedError(f"{self._file} was removed meanwhile. Run again", code=Code.RECORD)
 
     def recorded(self) -> Deployment | None:
-        """Return the deployment, wherever the store is now; None if it has not published yet."""
+        """Return the deployment, even if the store was moved; None if it has not published yet."""
         if (text := self.storage.read(self._key)) is None:
             return None
         try:
@@ -97,26 +97,29 @@ class JournalPlace:
             ) from error
 
     def keep(self, deployment: Deployment) -> None:
-        """Record that this store is the one of a deployment, wherever it was before."""
+        """Record this store as the store of a deployment that was moved."""
         self._record(deployment.id)
 
     def make_new(self) -> None:
-        """Record a new deployment in place of the one that was copied with the store."""
+        """Record a new deployment in place of the deployment that was copied with the store."""
         self._record(str(uuid4()))
 
     def newest_numbers(self) -> dict[str, int]:
-        """Return the newest number in each folder of records, of all deployments of the store."""
+        """Map each folder of records, of all deployments in the store, to its newest number."""
         newest: dict[str, int] = {}
         for entry in self.storage.list(""):
             folder, _, name = entry.key.rpartition("/")
-            # Only these folders have records; a deployment may have a number for a name.
+            # Only folders of this depth have records. A file of a deployment may also have a number
+            # as its name.
             is_journal = folder.count("/") == _DEPTH
             if is_journal and (number := record_number(name)) is not None:
                 newest[folder] = max(number, newest.get(folder, 0))
         return newest
 
     def recorded_keys(self) -> set[str]:
-        """Return the keys with records of the deployment; see `core.identity.key_below`."""
+        """Return the keys with records of the deployment, in the form of
+        `core.identity.key_below`.
+        """
         deployment = self.deployment()
         folders = [folder.split("/") for folder in self.newest_numbers()]
         return {
@@ -128,7 +131,7 @@ class JournalPlace:
     def keys_in(self, root: str) -> set[str]:
         """Return the keys, without the root, for which an environment may have records.
 
-        It lists only folders, so that it costs the same however many records there are.
+        The function lists only folders, so its cost does not depend on the number of records.
         """
         if (deployment := self.deployment()) is None:
             return set()
@@ -164,10 +167,10 @@ class JournalPlace:
         self._deployment = None
 
     def problem(self, deployment: Deployment) -> str | None:
-        """Return the problem if the store is a copy; None if it is in its place.
+        """Return the problem if the store is a copy or was moved; otherwise None.
 
-        Two hosts may see the folder under different paths, and a mount may renumber folders. So
-        only a store with another path and another number is taken for a copy.
+        Two hosts may see the folder under different paths, and a mount may change inode numbers. So
+        only a store with both another path and another inode number counts as a copy.
         """
         is_numbered = deployment.inode is not None and deployment.inode == self._inode()
         if deployment.place == self.where or is_numbered:
@@ -184,10 +187,10 @@ class JournalPlace:
         """Check that only the first of two writers of a key succeeds.
 
         Raises:
-            RefusedError: the store ignores the condition of a write; some gateways do.
+            RefusedError: the store ignores the condition of a write, as some gateways do.
         """
         key = f"{_DEPLOYMENTS}/.probe-{uuid4().hex}"
-        # The folder gets its inode with its first file.
+        # This write also creates the folder, which gets its inode number.
         self.storage.put(key, b"first")
         try:
             if self.storage.put(key, b"second"):
@@ -211,7 +214,7 @@ def folder_of(deployment: Deployment, key: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return the name of a folder; `unquote` reverses it."""
+    """Quote a name for a folder. `unquote` restores the name."""
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 

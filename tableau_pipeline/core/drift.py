@@ -1,4 +1,4 @@
-"""The state of data sources and jobs on the server, and whether a change is ours or drift.
+"""The state of data sources and jobs on the server, and the detection of drift.
 
 Drift is a change by another user.
 """
@@ -13,7 +13,7 @@ from tableau_pipeline.core.checkpoint import Outcome, Window
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Distrust, Doubt
 
-# In seconds. If a time stamp moves later than this after our job, attribute it to another user.
+# Seconds after our job. If a time stamp moves later, attribute the change to another user.
 LONGEST_LAG = 30.0
 
 JobKind = Literal["update", "publish"]
@@ -27,11 +27,10 @@ class RemoteDatasource:
 
     Attributes:
         revision: the number of the newest revision; None if the site keeps no revisions, or this
-            user may not see them.
-        published: a phrase that says who published the newest revision, and when; None if this is
-            unknown.
-        publisher_id: the LUID of that user; None if it is unknown.
-        megabytes: size of the file in units of 2^20 bytes, rounded; None if not reported.
+            user may not see revisions.
+        published: a phrase with the publisher and the time of the newest revision; None if unknown.
+        publisher_id: the LUID of the newest revision's publisher; None if unknown.
+        megabytes: the size of the file in units of 2^20 bytes, rounded; None if not reported.
         link: the URL of the data source's page.
         certification: the note of the certification; None if the data source is not certified.
     """
@@ -53,22 +52,22 @@ class RemoteDatasource:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The asset keys in its tags: pipelines publish the data source under these keys."""
+        """The asset keys in the tags. Pipelines publish the data source under these keys."""
         return _after(TAG_PREFIX, self.tags)
 
     @property
     def instances(self) -> frozenset[str]:
-        """The deployments that publish the data source, as its tags state them."""
+        """The deployments in the tags. These deployments publish the data source."""
         return _after(INSTANCE_TAG_PREFIX, self.tags)
 
     @property
     def stamp(self) -> Stamp:
-        """The time stamp and newest revision, which show whether another user changed it."""
+        """The time stamp and the newest revision, which reveal changes by other users."""
         return self.updated_at, self.revision
 
 
 def other_instance(remote: RemoteDatasource, tags: frozenset[str]) -> str | None:
-    """Return the tag of another deployment that publishes a data source; None if none does.
+    """Return the tag of another deployment on a data source; None without such a tag.
 
     Args:
         tags: the tags of this deployment, see `core.identity.tags_of`.
@@ -78,7 +77,7 @@ def other_instance(remote: RemoteDatasource, tags: frozenset[str]) -> str | None
 
 
 def other_key(remote: RemoteDatasource, tags: frozenset[str]) -> str | None:
-    """Return another key under which this deployment publishes it; None if there is no other."""
+    """Return another key under which this deployment publishes the data source; otherwise None."""
     if other_instance(remote, tags) or not tags & remote.tags:
         return None
     return min(remote.keys - _after(TAG_PREFIX, tags), default=None)
@@ -90,13 +89,13 @@ def _after(prefix: str, tags: Iterable[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job of the server; `outcome` is None while the job waits or runs.
+    """A job of the server. `outcome` is None while the job waits or runs.
 
     Attributes:
-        kind: None if the job was looked up by its id, or is listed under an unknown kind.
-        notes: the server's message about the job; may be empty.
-        created_at, started_at, completed_at: times of the server's clock.
-        datasource: the LUID of the data source, if the server names it.
+        kind: the kind of job; None after a look-up by id, or if the list has an unknown kind.
+        notes: the server's message about the job; "" without a message.
+        created_at, started_at, completed_at: times by the server's clock.
+        datasource: the LUID of the data source; None if the server does not name it.
     """
 
     id: str
@@ -110,7 +109,7 @@ class Job:
 
     @property
     def window(self) -> Window | None:
-        """When the job took effect: from its start to its end; None if these are not reported."""
+        """The time from the job's start to its end; None if the server does not report both."""
         if self.completed_at and (start := self.started_at or self.created_at):
             return Window(start, self.completed_at)
         return None
@@ -119,8 +118,8 @@ class Job:
 class NoJob(StrEnum):
     """Why a server does not show a job.
 
-    GONE: the server no longer knows the job; servers remove finished jobs, in some cases at once.
-    HIDDEN: this user may not query jobs; according to Tableau's reference, only administrators may.
+    GONE: the server has removed the job; some servers remove finished jobs at once. HIDDEN: this
+    user may not query jobs. According to Tableau's reference, only administrators may.
     """
 
     GONE = "gone"
@@ -136,7 +135,7 @@ class Timeouts:
         job: the longest wait from the start of a job of the server to its end.
         queue: the longest wait until a job of the server starts.
         timestamp: the longest wait until the data source shows the effect of a job that is gone.
-        listing: the longest wait until the server's lists show a data source that was just created.
+        listing: the longest wait until the server's lists show a new data source.
         first_poll: the first pause; it is short because most jobs are short.
         longest_poll: the pause up to which later pauses grow.
     """
@@ -158,7 +157,7 @@ def is_late(stamp: datetime, late: Iterable[Window]) -> bool:
 def is_unchanged(
     before: RemoteDatasource, now: RemoteDatasource | None, *, late: Collection[Window]
 ) -> bool:
-    """Whether a data source is as it was, apart from the time stamps of our own late updates."""
+    """Whether a data source is unchanged. Time stamps of our own late updates do not count."""
     return (
         now is not None
         and (now.luid, now.name, now.project_id) == (before.luid, before.name, before.project_id)
@@ -169,10 +168,11 @@ def is_unchanged(
 def still_late(
     late: Iterable[Window], *, now: datetime, came: datetime | None = None
 ) -> tuple[Window, ...]:
-    """Return the updates of ours whose time stamps may still come.
+    """Return the windows of our updates that may still change the time stamp.
 
     Args:
-        came: a new time stamp, if there is one. It counts for the first update that explains it.
+        came: a new time stamp; None if there is no new time stamp. The first update that explains
+            it is no longer late.
     """
     waiting = [window for window in late if now <= window.end + timedelta(seconds=LONGEST_LAG)]
     for number, window in enumerate(waiting):
@@ -186,15 +186,15 @@ class Change:
     """Our change of a data source, and the traces that the server shows.
 
     Attributes:
-        window: when our change took effect; None if that is unknown, or if we changed nothing.
+        window: when our change took effect; None if the time is unknown, or if we changed nothing.
         before: the stamp of the data source right before the change; None if the change created
             the data source.
         after: the current stamp of the data source.
         revisions: the numbers of new revisions that our change can explain.
-        lag: the most seconds by which the time stamp may follow the end of the window.
+        lag: the most seconds from the end of the window to the time stamp.
         seen: time stamps that the data source had between `before` and `after`.
-        late: the windows of our earlier updates whose time stamps may come only now.
-        published: a phrase that says who published the newest revision, and when.
+        late: the windows of our earlier updates that may change the time stamp only now.
+        published: as in `RemoteDatasource`.
     """
 
     window: Window | None
@@ -210,13 +210,13 @@ class Change:
     def since(
         cls, before: Stamp | None, after: RemoteDatasource, *, late: Collection[Window]
     ) -> "Change":
-        """Return the change since a moment after which we have sent nothing."""
-        # We have published nothing since, so every new revision is another user's.
+        """Return the change since `before`, if we have sent nothing since then."""
+        # We have published nothing since `before`, so another user made every new revision.
         return cls(None, before, after.stamp, revisions=(0,), late=late, published=after.published)
 
     @property
     def unexplained(self) -> Distrust | None:
-        """How the traces show a change by another user; None if our change explains them all."""
+        """The trace of a change by another user; None if our change explains all traces."""
         detail = self._unexplained
         return Distrust(Doubt.OTHERS, detail) if detail else None
 
@@ -225,7 +225,8 @@ class Change:
         is_theirs = self.made is not None and self.made not in self.revisions
         user = f" ({self.published})" if is_theirs and self.published else ""
         before = self.before[0] if self.before else None
-        # Check each stamp, as our change may have overwritten the stamp of another user's change.
+        # Check each time stamp, because a later change may have overwritten another user's time
+        # stamp.
         for stamp in dict.fromkeys([*self.seen, self.after[0]]):
             if stamp == before or is_late(stamp, self.late):
                 continue
@@ -235,23 +236,23 @@ class Change:
             if not self.window.covers(stamp, lag=self.lag):
                 start, end = f"{self.window.start:%H:%M:%S}", f"{self.window.end:%H:%M:%S}"
                 return f"{words}{user}, and our change took effect from {start} to {end}"
-        # A publish by another user in the same second has the same stamp, but adds a revision.
+        # A publish by another user in the same second has the same time stamp, but adds a revision.
         if is_theirs:
             return f"another user published: it has {self.made} new revisions{user}"
         return None
 
     @property
     def made(self) -> int | None:
-        """The number of new revisions; None if they cannot be counted."""
-        # A data source that we have just created had no revision before.
+        """The number of new revisions; None if revisions cannot be counted."""
+        # A data source that we have just created had no earlier revision.
         before = self.before[1] if self.before else 0
         return None if before is None or self.after[1] is None else self.after[1] - before
 
     @property
     def lateness(self) -> float | None:
-        """The seconds by which the time stamp follows our change; None if another user moved it.
+        """The seconds from our change to the time stamp; None if another user moved the time stamp.
 
-        If another user moves the time stamp soon after our change, this looks like a late site.
+        If another user moves the time stamp soon after our change, the site only seems to be late.
         """
         ours = replace(self, revisions=(self.made,), lag=LONGEST_LAG)
         if self.window is None or ours.unexplained:

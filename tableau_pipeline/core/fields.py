@@ -1,4 +1,4 @@
-"""Declared metadata: of fields, hierarchies and folders, and of the data source as a whole."""
+"""The declared metadata of fields, hierarchies and folders, and of the whole data source."""
 
 import json
 from collections import defaultdict
@@ -34,7 +34,7 @@ from tableau_pipeline.metadata.merge import (
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.yaml_keys import NO_TEXT, guess, keyed, mistake, written_as
 
-# The capabilities of data sources, as Tableau's REST API calls them.
+# The capabilities of data sources, by their names in Tableau's REST API.
 Capability = Literal[
     "Read",
     "Connect",
@@ -53,7 +53,7 @@ _LONGEST_TAG = 200
 
 @keyed
 class Permission:
-    """What the users of a group may do with the data source."""
+    """The capabilities of a group for the data source."""
 
     group: str = Field(
         min_length=1,
@@ -80,7 +80,7 @@ def _tags(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 @keyed
 class Properties:
-    """The settings of a data source as a whole."""
+    """The settings of the whole data source, not of its tables or fields."""
 
     _: KW_ONLY
     description: str | None = Field(
@@ -131,9 +131,9 @@ class Properties:
         """Return the declared values of the data source itself.
 
         Args:
-            lineage: a text about the origin of the data source, to be added to the description.
-            certified: whether the data source may be certified now. Without `certify` in the
-                declaration, it is not certified in any case.
+            lineage: a text about the origin of the data source, which the description includes.
+            certified: whether the data source may be certified now. The value counts only if the
+                declaration has `certify`.
         """
         values: dict[FieldPath, str] = {}
         if self.description is not None:
@@ -165,10 +165,11 @@ Aggregation = Literal[
     "attr",
 ]
 DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
-# Tableau's names of some aggregations. Its other names are ours with a capital letter.
+# Maps aggregations to Tableau's names. For all other aggregations, Tableau's name is ours with a
+# capital letter.
 _AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
 
-# Geographic roles by our names, as the `.tds` files of Tableau Desktop contain them.
+# Maps our names of geographic roles to the texts in `.tds` files of Tableau Desktop.
 _GEOGRAPHIC_ROLES = MappingProxyType(
     {
         "country": "[Country].[Name]",
@@ -199,9 +200,9 @@ def _known_format(text: str) -> str:
 
 @keyed
 class _DisplaySettings:
-    """How Tableau shows a field, be it a column or a calculation."""
+    """How Tableau shows a field, which is a column or a calculation."""
 
-    # In YAML, the key above the field. It is also the caption of a calculation.
+    # In YAML, the name is the key above the field. For a calculation, it is also the caption.
     name: SkipJsonSchema[str] = ""
     description: str = Field(
         default="", description="Shown when people point at the field. Default: none."
@@ -269,14 +270,14 @@ class MetadataPolicy:
 
 
 def by_name(kind: Any) -> BeforeValidator:
-    """Return a validator for values with names; in YAML, the name is the key above the value."""
+    """Return a validator for named values. In YAML, the name is the key above the value."""
     return written_as(
         dict[str, kind],
         lambda values: tuple(replace(value, name=name) for name, value in values.items()),
     )
 
 
-# Validates hierarchies and folders. In YAML, their names are keys above lists of fields.
+# A validator of hierarchies and folders. In YAML, their names are keys above lists of fields.
 MEMBERS = written_as(
     dict[str, Annotated[list[str], Field(min_length=1)]],
     lambda lists: tuple(Members(name=name, fields=tuple(fields)) for name, fields in lists.items()),
@@ -287,7 +288,7 @@ class FieldError(RefusedError):
     """The declaration contradicts itself, or names a field that does not exist.
 
     Attributes:
-        at: the keys in YAML that lead to the error.
+        at: the nested keys in YAML at which the error is.
     """
 
     code = Code.DECLARATION
@@ -297,7 +298,8 @@ class FieldError(RefusedError):
         self.at = at
 
 
-# Metadata that models have for their own columns; the keys are pairs (table, column).
+# Maps pairs to the metadata that a model has for its own columns. The pairs are (model, column) at
+# first, and (table, column) in `declared_values`.
 Inherited = Mapping[tuple[str, str], FieldMetadata]
 NOT_INHERITED: Inherited = MappingProxyType({})
 
@@ -312,12 +314,13 @@ def declared_values(
     published: Callable[[str], str],
     inherited: Inherited = NOT_INHERITED,
 ) -> Values:
-    """Return the declared metadata as values; `Declaration.declared_values` passes the arguments.
+    """Convert declared metadata to values. `Declaration.declared_values` passes the arguments.
 
     Args:
         columns: all columns of each table.
-        published: returns the name that a declared table has in the file.
-        inherited: metadata of the models; a declared value takes precedence over its value.
+        published: returns the name of a declared table in the file.
+        inherited: metadata of the models. A declared value takes precedence over an inherited
+            value.
 
     Raises:
         FieldError: a field is unknown or ambiguous, or two declarations contradict each other.
@@ -363,12 +366,13 @@ def _put_into_folders(
 
 
 def _with_folders(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]) -> Values:
-    """Return the values; if one field of a hierarchy has a folder, all its fields get this folder.
+    """If one field of a hierarchy has a folder, put all fields of the hierarchy into this folder.
 
     Tableau puts a hierarchy into a folder as a whole.
     """
     completed = dict(values)
-    # Repeat this for each hierarchy, as common fields pass a folder from hierarchy to hierarchy.
+    # Hierarchies may share fields, so a folder may pass from hierarchy to hierarchy. As many rounds
+    # as there are hierarchies suffice.
     for name, fields in [*hierarchies.items()] * len(hierarchies):
         paths = [(*path, "folder") for path in fields]
         folders = {completed[path]: path for path in paths if path in completed}
@@ -381,7 +385,7 @@ def _with_folders(values: Values, hierarchies: Mapping[str, Sequence[FieldPath]]
 
 
 def _field_values(path: FieldPath, declared: FieldMetadata | Calculation) -> dict[FieldPath, str]:
-    """Return the declared values of a field; the keys are paths."""
+    """Map paths to the declared values of a field."""
     parts = {
         "description": declared.description,
         "format": tableau_format(declared.format),
@@ -405,7 +409,7 @@ def _check_names(
     published: Callable[[str], str],
     calculations: Sequence[Calculation],
 ) -> None:
-    """Check that no two fields have the same visible name: the caption, or else the own name."""
+    """Check that all fields have different visible names: the caption, or else the own name."""
     shown: dict[str, str] = {}
     captions: list[tuple[str, str, tuple[str, ...]]] = []
     for calculation in calculations:
@@ -418,7 +422,8 @@ def _check_names(
             if caption := values.get(("field", published(table), column, "caption")):
                 captions.append((caption, what, ("tables", table, "fields", column, "caption")))
             else:
-                # Columns of several tables may share a name: Tableau shows the table with each.
+                # Columns of several tables may share a name, because Tableau shows the table with
+                # the name.
                 shown.setdefault(column, what)
     for caption, what, at in captions:
         if caption in shown:
@@ -428,7 +433,7 @@ def _check_names(
 
 
 def _check_cycles(names: "_FieldNames", calculations: Sequence[Calculation]) -> None:
-    """Check that no calculation uses itself, directly or through others."""
+    """Check that no calculation uses itself, directly or through other calculations."""
     uses = {
         calculation.name: names.calculations_in(calculation.formula) for calculation in calculations
     }
@@ -486,7 +491,7 @@ class _FieldNames:
         """Return the path of the field with this name.
 
         Raises:
-            FieldError: no field has this name, or several have it.
+            FieldError: no field has this name, or several fields have it.
         """
         paths = self._paths.get(name, [])
         if not paths:
@@ -504,14 +509,15 @@ class _FieldNames:
         return [path[1] for path in paths if path[0] == "calculation"]
 
     def shown(self, path: FieldPath) -> str:
-        """Return the name of a field, as formulas and hierarchies use it."""
+        """Return the name of a field in formulas and hierarchies."""
         return field_name(path, single=self._single)
 
     def translated(self, formula: str, at: tuple[str, ...]) -> str:
-        """Return the formula with the fields' own names in place of captions.
+        """Replace captions in a formula by the fields' own names.
 
         Raises:
-            FieldError: the formula is malformed, or a name in it fits no field or several fields.
+            FieldError: the formula is malformed, or one of its names fits no field or several
+                fields.
         """
         if fault := fault_in(NO_TEXT.sub("", formula)):
             raise FieldError(at, f'the formula "{formula.strip()}" is not valid: {fault}')

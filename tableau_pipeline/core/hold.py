@@ -1,4 +1,4 @@
-"""Holds: data sources that stay as they are until somebody releases them."""
+"""Holds: marks of data sources that no refresh may change until a user releases them."""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -12,18 +12,18 @@ from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import HeldError, RefusedError
 from tableau_pipeline.outcome import Code
 
-# No project root has this name in a store of journals, where an @ is quoted.
+# This name cannot clash with the folder of a project root, in which an "@" is quoted.
 _FOLDER = "@holds"
 
 
 class Hold(Frozen):
-    """A data source that no refresh changes until somebody releases it.
+    """A mark of a data source that no refresh may change until a user releases it.
 
     Attributes:
-        by: who holds it: a user, or a run.
-        why: the reason, in words; "" if no reason was given.
-        version: the refresh whose rows it shows again, after a rollback; None if it shows the rows
-            that it had when somebody held it.
+        by: the user or the run that holds the data source.
+        why: the reason for the hold; "" if no reason was given.
+        version: after a rollback, the number of the refresh that first published the rows; None if
+            the rows did not change when the hold began.
     """
 
     format: Literal[1] = 1
@@ -39,9 +39,9 @@ class Hold(Frozen):
 
 
 def holds(place: JournalPlace) -> dict[str, Hold | RefusedError]:
-    """Return the holds of a deployment, by the keys of its journals, with one read for each hold.
+    """Map the keys of a deployment's journals to holds, by one read for each hold.
 
-    Instead of a hold that cannot be read, the error of `hold_of` is returned.
+    If a hold cannot be read, its key maps to the error of `hold_of`.
     """
     if (folder := _folder(place)) is None:
         return {}
@@ -57,13 +57,13 @@ def holds(place: JournalPlace) -> dict[str, Hold | RefusedError]:
 
 
 def hold_of(place: JournalPlace, key: str) -> Hold | None:
-    """Return the hold of a data source; None if it is not held.
+    """Return the hold of a data source; None without a hold.
 
     Args:
         key: the asset key in its environment, see `core.identity.key_below`.
 
     Raises:
-        RefusedError: it cannot be read, so it is not known whether a refresh may change anything.
+        RefusedError: the hold cannot be read, so it is unclear whether refreshes may run.
     """
     if (folder := _folder(place)) is None:
         return None
@@ -81,7 +81,7 @@ def hold_of(place: JournalPlace, key: str) -> Hold | None:
 
 
 def check_not_held(journal: StoredJournal) -> None:
-    """Raise a HeldError if somebody holds the data source of a journal."""
+    """Raise a HeldError if the data source of a journal is held."""
     if hold := hold_of(journal.place, journal.key):
         name = journal.key.partition("@")[0]
         raise HeldError(
@@ -98,7 +98,7 @@ def put_hold(place: JournalPlace, key: str, hold: Hold) -> None:
 
 
 def end_hold(place: JournalPlace, key: str) -> None:
-    """Release a data source. If it is not held, nothing happens."""
+    """Release a data source. Without a hold, do nothing."""
     if folder := _folder(place):
         place.storage.delete(_name(folder, key))
 

@@ -1,16 +1,16 @@
-"""The identity of a data source: the asset key, tags and file names that mark it as ours."""
+"""The identity of our data sources: asset keys, tags and file names."""
 
 import re
 
 from tableau_pipeline.errors import SettingError
 
-# Prefixes of the two tags of a data source: one states its asset key, the other its deployment.
+# The prefixes of a data source's two tags, of the asset key and of the deployment.
 TAG_PREFIX = "tableau-pipeline:"
 INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
 
 
 def asset_key_of(name: str) -> str:
-    """Return the asset key of a data source with this name, as dagster-tableau derives it."""
+    """Derive the asset key of a data source from its name, by the rule of dagster-tableau."""
     return re.sub(r"[^A-Za-z0-9_]+", "_", name).lower()
 
 
@@ -20,15 +20,15 @@ def tags_of(key: str, instance: str) -> frozenset[str]:
 
 
 def file_name(key: str) -> str:
-    """Return an asset key as a file name, without "/", which would denote a subfolder."""
+    """Convert an asset key to a file name, without "/", which would denote a subfolder."""
     return key.replace("/", ".")
 
 
-# TABLEAU_PROJECT_ROOT names the root: the project below which an environment keeps all its data
-# sources. Production has no root. Keys, records, tags and file names contain the root, so that
-# environments stay apart even if they share an instance and a site.
+# TABLEAU_PROJECT_ROOT names the root project, below which an environment has all its data sources.
+# Production has no root. Keys, records, tags and file names contain the root. So environments do
+# not mix even if they share an instance and a site.
 def root_from(value: str) -> str:
-    """Return the root project from the value of TABLEAU_PROJECT_ROOT; "" if it is empty.
+    """Return the root project from the value of TABLEAU_PROJECT_ROOT; "" if the value is empty.
 
     Raises:
         SettingError: a part of the path is empty.
@@ -43,10 +43,10 @@ def root_from(value: str) -> str:
 
 
 def key_below(key: str, root: str) -> str:
-    """Return the key of a data source in an environment: "flights@Staging/pr-123"."""
+    """Return the key of a data source in an environment, such as "flights@Staging/pr-123"."""
     return f"{key}@{root}" if root else key
 
 
 def root_of(key: str) -> str:
-    """Return the root that the key of a data source contains; "" if it contains none."""
+    """Return the root in the key of a data source; "" for a key without a root."""
     return key.partition("@")[2]

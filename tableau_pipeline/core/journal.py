@@ -1,7 +1,8 @@
-"""The journal: numbered records through which refreshes of a data source learn of each other.
+"""The journal: numbered records by which refreshes of a data source inform each other.
 
-A writer creates its record under the next number, or fails; so the numbers order all records. Each
-record is stored with the history up to it, so the newest record contains all that is known.
+A writer creates its record under the next number, or fails. So the numbers order all records. A
+record is stored with the history up to this record. So the newest record contains everything that
+refreshes need.
 """
 
 import json
@@ -20,7 +21,8 @@ from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import RefreshError, RefusedError, describe_error
 from tableau_pipeline.outcome import Code, Distrust, Doubt, Status, accepts_of
 
-# The format in which this release writes records; to change what a record means, increment it.
+# The format in which this release writes records. Increment the format if the meaning of a record
+# changes.
 FORMAT = 5
 RELEASE = version("tableau_pipeline")
 
@@ -32,13 +34,13 @@ _INTERRUPTED = Distrust(
 
 
 class Owner(Frozen):
-    """The owner of a refresh: a step of a run, and the process that executes it.
+    """The owner of a refresh: a step of a run, and the process that executes the step.
 
     Attributes:
-        run_id: the id of the Dagster run; a script generates an id of its own.
-        label: how messages name the owner, such as "run 2f1c9a0e".
-        boot, namespace: the id of the machine's boot, and the id of its namespace of process ids.
-            `pid` identifies the process only within both.
+        run_id: the id of the Dagster run; for a script, an id that the script generates.
+        label: the name of the owner in messages, such as "run 2f1c9a0e".
+        boot, namespace: the id of the machine's boot, and the id of the process namespace. Only
+            within both, `pid` identifies the process.
     """
 
     run_id: str
@@ -51,7 +53,7 @@ class Owner(Frozen):
 
 
 class Claim(Frozen):
-    """The claim of a refresh to be the only one that changes the data source."""
+    """The claim by which a refresh excludes all other refreshes of the data source."""
 
     kind: Literal["claim"] = "claim"
     refresh: int
@@ -61,33 +63,33 @@ class Claim(Frozen):
 
 
 class Intent(Frozen):
-    """A request that a refresh sends: recorded before, and again when more is known about it.
+    """The record of a request, before it is sent, and again when more is known about it.
 
     Attributes:
         refresh: the number of the refresh.
-        step: the number of the request among the requests of the refresh.
-        request_id: identifies the request. If a request has several records, the one with the
+        step: the number of the request within the refresh.
+        request_id: identifies the request. If a request has several records, the record with the
             most information counts.
-        recorded_at: when the request was recorded, according to the server's clock.
-        mode: how a whole file is published; None for an update of the published data.
-        keeps_work: whether the file contains the server's metadata, including edits by users.
+        recorded_at: the time of the record, by the server's clock.
+        mode: the mode of a publish; None for an update.
+        keeps_work: whether the published file contains the server's metadata with edits by users.
         user: the LUID of the user who sends the request.
         name: the name of the data source on the server.
         luid: the LUID of the data source to change; None to create one.
         before: the time stamp of the data source right before the request.
         before_revision: the newest revision of the data source right before the request.
-        late: as in `Checkpoint`. While the outcome is unknown, it is the value before the request;
-            once the outcome is known, it is the value after the request.
-        target: the checkpoint that is valid once the request has taken effect; None if the request
+        late: as in `Checkpoint`: the value before the request while the outcome is unknown, and the
+            value after the request once the outcome is known.
+        target: the checkpoint that is valid after the request has taken effect; None if the request
             does not complete the refresh.
-        distrust: why the next refresh cannot send an update on top of the result, even if this
-            request succeeds. Either the request is one part of a split update, or a person wrote
-            it by hand, or another user changed the data source at the same time.
-        job_id: the id of the server's job, once it is known.
+        distrust: why no update may build on the result, even if the request succeeds; None if an
+            update may. There are three reasons: the request is one part of a split update, a person
+            wrote the request by hand, or another user changed the data source at the same time.
+        job_id: the id of the server's job; None while it is unknown.
         outcome: None while it is unknown whether the request has taken effect.
-        is_deduced: whether the outcome follows from what the data source shows, as the job could
-            not be queried. Another user may have changed the time stamp, and the rows may have been
-            equal before: so it is unknown whether the metadata of the request are there.
+        is_deduced: whether a refresh deduced the outcome from the data source, because it could not
+            query the job. The time stamp may come from another user, and the rows may have been
+            equal before. So it is unknown whether the request's metadata took effect.
     """
 
     kind: Literal["intent"] = "intent"
@@ -119,7 +121,7 @@ class Intent(Frozen):
 
     @property
     def brings_ours(self) -> bool:
-        """Whether the request sends a file with metadata that contain no edits by other users."""
+        """Whether the request sends a file with metadata that are free of edits by other users."""
         return self.brings_metadata and not self.keeps_work
 
     @property
@@ -134,15 +136,16 @@ class Intent(Frozen):
 
     @property
     def reached(self) -> Checkpoint | None:
-        """The target, as it is once the request has taken effect.
+        """The target after the request has taken effect.
 
-        If that is deduced, the metadata may still be the ones from before.
+        If the effect is only deduced, the data source may still have the metadata from before the
+        request.
         """
         is_certain = self.mode in NEW_METADATA and not self.is_deduced
         return self.target.reached if self.target and is_certain else self.target
 
 
-# The most characters of a reason, which is stored with each later record.
+# The most characters of a reason, because each later record contains the reason.
 _LONGEST_REASON = 2000
 
 
@@ -151,8 +154,8 @@ class Failure(Frozen):
 
     Attributes:
         status: REFUSED, FAILED or HELD.
-        reason: in words, for users.
-        accepts: what a run must accept to override the refusals.
+        reason: the reason, for users.
+        accepts: the values of `accept` that override the refusals.
     """
 
     status: Status
@@ -169,10 +172,11 @@ class Failure(Frozen):
 
 
 class ClaimRelease(Frozen):
-    """The end of a claim; with a checkpoint if the refresh was completed.
+    """The end of a claim. A completed refresh adds its checkpoint.
 
     Attributes:
-        failure: why it was not completed; None if it was, or if the reason was not recorded.
+        failure: why the refresh was not completed; None if it was completed, or if the reason is
+            unknown.
         unlocked_by: the user who ended the claim of a process that no longer runs; None if the
             refresh ended its own claim.
     """
@@ -188,26 +192,25 @@ class ClaimRelease(Frozen):
 
 
 class Recovered(Frozen):
-    """The state that follows from all earlier requests; each has an outcome, perhaps LOST.
+    """The state after all earlier requests, each of which has an outcome, perhaps LOST.
 
-    A refresh records this state before it sends anything. Later refreshes then need not read older
-    requests, however many refreshes have failed in a row.
+    A refresh records this state before it sends anything. So later refreshes need not read older
+    requests, even if many refreshes have failed in a row.
 
     Attributes:
         refresh: the number of the refresh that recorded the state. The state includes the requests
-            of all refreshes before it; if `at` made the state, also those of the refresh itself.
-        record: the checkpoint that later refreshes start from. It may come from a request whose
-            outcome is uncertain.
-        pending: the target of the newest request that may or may not have taken effect; None if
-            there is none.
-        distrust: why no update may build on `record`; None if an update may.
-        sent: the request that led to `record`, stored without its target; None if a refresh has
-            observed the result, or if the result is distrusted.
-        creating: a request that may have created the data source. The LUID was not known when the
-            request was recorded. It is stored without its target.
-        rows: the largest number of rows that the server possibly holds now, by the name of the
-            table.
-        left: the digests of all metadata that our refreshes have published or found.
+            of all earlier refreshes. A state by `at` also includes the requests of this refresh.
+        record: the checkpoint from which later refreshes start. It may come from a request with an
+            uncertain outcome.
+        pending: the target of the newest request with an uncertain effect; None without such a
+            request.
+        distrust: why no update may build on `record`; None if an update may build on it.
+        sent: the request that led to `record`, without its target; None if a refresh has observed
+            the result, or if the result is distrusted.
+        creating: a request, without its target, that may have created the data source; its record
+            has no LUID yet.
+        rows: maps each table to the largest number of rows that the server may have now.
+        left: the digests of all metadata that our refreshes have published or read.
         late: as in `Checkpoint`.
     """
 
@@ -229,17 +232,17 @@ class Recovered(Frozen):
 
     @property
     def luid(self) -> str | None:
-        """The LUID of the data source that is certainly ours."""
+        """The LUID of the data source, if it is certainly ours; otherwise None."""
         return self.record.luid if self.record else None
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """What decided which rows a user sees, as the last refresh found it."""
+        """Phrases about the filters that choose a user's rows, as the last refresh read them."""
         return self.record.filters if self.record else ()
 
     @property
     def published(self) -> tuple[Checkpoint, ...]:
-        """The contents that the server may hold, the newest first."""
+        """The checkpoints that the server may have, the newest first."""
         return tuple(checkpoint for checkpoint in (self.pending, self.record) if checkpoint)
 
     def after(self, intent: Intent) -> "Recovered":
@@ -249,30 +252,29 @@ class Recovered(Frozen):
         state = self._with(creating=bare) if intent.luid is None else self
         match intent.outcome:
             case Outcome.DONE if target:
-                # A publish replaces all content, and so ends distrust of earlier content. The last
-                # part of an update ends distrust of the parts before it.
+                # A publish replaces all content, which ends distrust of earlier content. The last
+                # part of a split update ends distrust of the earlier parts.
                 state = state._with(rows={}, pending=None, late=intent.late)
                 state = state.holding(intent.reached or target)
                 return state._with(distrust=intent.distrust, sent=None if intent.distrust else bare)
             case Outcome.DONE:
                 return state._with(distrust=intent.distrust or _IN_PART, late=intent.late)
             case Outcome.FAILED:
-                # If it was an update, the same one would fail again: the next refresh must publish
-                # in full.
+                # A failed update would fail again, so the next refresh must publish in full.
                 detail = intent.note or "without a note"
                 detail = f"the last {intent.action} failed on the server ({detail})"
                 return self._with(distrust=Distrust(Doubt.FAILED, detail))
             case Outcome.LOST | None:
-                # Keep the target: if the server took its rows, refreshes still need the snapshots
-                # of these rows.
+                # Keep the target, because the server may have its rows. Then refreshes need the
+                # snapshots of these rows.
                 pending = target or self.pending
                 if intent.luid and intent.luid != self.luid:
-                    # The request was for a data source that is not ours yet. As its outcome is
-                    # uncertain, the data source does not become ours.
+                    # The request was for a data source that is not ours yet. It does not become
+                    # ours, because the outcome is uncertain.
                     return self._with(pending=pending)
                 uncertain = state.holding(target) if target else state
-                # A publish with REPLACE keeps the schema in the record, but may drop the metadata
-                # that we set, so `written` comes from the target.
+                # A publish with REPLACE keeps the schema in the record. But it may drop the
+                # metadata that we set, so take `written` from the target.
                 record = uncertain.record if has_metadata or self.record is None else self.record
                 if record and target and intent.mode is PublishMode.REPLACE:
                     record = record.model_copy(update={"written": target.written})
@@ -284,9 +286,9 @@ class Recovered(Frozen):
                 return self
 
     def holding(self, target: Checkpoint) -> "Recovered":
-        """Return this state with a checkpoint whose content the server may hold."""
-        # Keep the largest number of rows of each table. Otherwise an uncertain request with fewer
-        # rows would weaken guard.max_shrink.
+        """Return this state with a checkpoint that the server may have."""
+        # Keep the largest number of rows of each table. Otherwise, a request with an uncertain
+        # outcome and few rows would weaken guard.max_shrink.
         rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
         return self._with(
             record=target.model_copy(update={"luid": target.luid or self.luid}),
@@ -308,29 +310,29 @@ class Recovered(Frozen):
 
 Record = Annotated[Claim | Intent | ClaimRelease | Recovered, Field(discriminator="kind")]
 
-# How many records are kept. When a claim ends and half as many more are stored, the oldest ones are
-# removed.
+# How many records are kept. When a claim ends with more than one and a half times as many records,
+# the oldest records are removed.
 KEPT = 200
 
-# Outcomes after which the server possibly holds the rows of a request. Unknown outcomes are among
-# them: if the server took the rows, refreshes still need the snapshots of the rows.
+# Outcomes after which the server may have the rows of a request. They include unknown outcomes: if
+# the server took the rows, refreshes need the snapshots of the rows.
 _LANDED = (None, Outcome.DONE, Outcome.LOST)
 
 
 class History(Frozen):
-    """What all records of a data source amount to.
+    """The summary of all records of a data source.
 
     Attributes:
-        number: the number of the newest record; 0 if there is none.
-        floor: the lowest number that a record may still have; earlier ones were removed.
-        refresh: the highest number of any refresh.
+        number: the number of the newest record; 0 without records.
+        floor: the lowest number of a record that is not yet removed.
+        refresh: the highest number of a refresh.
         claim: the claim that has not ended; None if no refresh runs.
-        failure: why the last refresh was not completed; None if it was, or if this is unknown. A
-            refresh that did nothing, because of a hold, leaves the failure before it.
+        failure: why the last refresh was not completed; None if it was completed, or if the reason
+            is unknown. A refresh that a hold stopped does not replace an earlier failure.
         settled: the number of the newest refresh whose requests `recovered` includes.
         recovered: the state after all requests of the refreshes up to `settled`.
-        intents: the requests of refreshes after `settled`, oldest first. If a request has several
-            records, only the one with the most information is here.
+        intents: the requests of refreshes after `settled`, the oldest first. If a request has
+            several records, only the record with the most information is in the history.
     """
 
     number: int = 0
@@ -351,8 +353,8 @@ class History(Frozen):
         match record:
             case Claim():
                 changes["claim"] = record
-            # Take only requests that `recovered` does not include. Records of the others come from
-            # a refresh that was overtaken.
+            # Take only requests that `recovered` does not include. All other requests come from an
+            # overtaken refresh.
             case Intent() if record.refresh > self.settled:
                 changes["intents"] = _with_intent(self.intents, record)
             case Recovered():
@@ -366,7 +368,7 @@ class History(Frozen):
         return self.model_copy(update=changes)
 
     def _failure_after(self, failure: Failure | None) -> Failure | None:
-        # A refresh that did nothing, because of a hold, does not settle a failure before it.
+        # A refresh that a hold stopped does not resolve an earlier failure.
         is_held = failure is not None and failure.status is Status.HELD
         return self.failure or failure if is_held else failure
 
@@ -376,7 +378,7 @@ class History(Frozen):
 
     @property
     def after_intents(self) -> Recovered:
-        """The state after all records: `recovered`, with the intents applied."""
+        """The state after all records: `recovered` after all intents."""
         return reduce(Recovered.after, self.intents, self.recovered)
 
     @property
@@ -385,23 +387,23 @@ class History(Frozen):
         return self.recovered.record
 
     def published_version(self, model: str) -> int | None:
-        """Return the model's newest snapshot that the server possibly holds; None without one."""
+        """Return the newest snapshot number of a model that the server may have; otherwise None."""
         versions = (version for checkpoint in self.published for version in checkpoint.versions)
         return next((number for name, number in versions if name == model), None)
 
     @property
     def versions(self) -> set[tuple[str, int]]:
-        """All snapshots that a refresh may need for comparisons, as pairs (model, number)."""
+        """The snapshots that a refresh may need for comparisons, as pairs (model, number)."""
         return {version for checkpoint in self.published for version in checkpoint.versions}
 
     @property
     def written(self) -> set[str]:
-        """The names of the stored metadata values that a refresh may need for merging."""
+        """The names of the files with metadata values that a refresh may need for merging."""
         return {name for checkpoint in self.published for name in checkpoint.written}
 
     @property
     def published(self) -> list[Checkpoint]:
-        """The checkpoints that the server may hold, the newest first."""
+        """The checkpoints that the server may have, the newest first."""
         targets = [intent.target for intent in reversed(self.intents) if intent.outcome in _LANDED]
         return [checkpoint for checkpoint in (*targets, *self.recovered.published) if checkpoint]
 
@@ -409,8 +411,9 @@ class History(Frozen):
 def _with_intent(intents: tuple[Intent, ...], record: Intent) -> tuple[Intent, ...]:
     by_id = {intent.request_id: intent for intent in intents}
     previous = by_id.get(record.request_id)
-    # The number of the refresh counts first: a refresh that was overtaken records what it sent
-    # under a higher number. Of two outcomes, prefer the one with a job: the server reported it.
+    # The number of the refresh counts first, because a later refresh records the requests of an
+    # overtaken refresh again, under its own number. Of two outcomes, prefer the outcome with a job,
+    # because the server reported it.
     if previous is None or _information(record) >= _information(previous):
         by_id[record.request_id] = record
     return tuple(sorted(by_id.values(), key=lambda intent: (intent.refresh, intent.step)))
@@ -421,13 +424,14 @@ def _information(intent: Intent) -> tuple[int, bool, bool]:
 
 
 class StoredRecord(Frozen):
-    """The content of a file of the journal.
+    """The content of a file in the journal.
 
     Attributes:
-        format: the format of the record. It has no default, so that other JSON files are refused.
-        release: the release of this package that wrote the record. A release that cannot read the
-            record names the writing release in its error.
-        id: drawn for each record, so that no two files have the same content.
+        format: the format of the record. It has no default, so that all other JSON files are
+            refused.
+        release: the release of this package that wrote the record, for the error message of a
+            release that cannot read the record.
+        id: a random id, which makes the content of each file unique.
         history: the history up to and including this record.
     """
 
@@ -442,11 +446,11 @@ def read_record(text: str | bytes, *, repair: str) -> StoredRecord:
     """Read a record from its JSON.
 
     Args:
-        repair: what a user can do about a record that is damaged or has an older format.
+        repair: the remedy for a record that is damaged or has an older format.
 
     Raises:
-        RefusedError: this release cannot read the record. Do not skip the record: it may be a
-            claim, or a request that may still take effect.
+        RefusedError: this release cannot read the record. Callers must not skip the record, because
+            it may be a claim, or a request that may still take effect.
     """
     try:
         return StoredRecord.model_validate_json(text)

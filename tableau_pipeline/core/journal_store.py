@@ -1,7 +1,7 @@
 """The records of a data source as numbered files, on a disk or in an object store.
 
-The numbers order the records. Two processes cannot create the same number. So a refresh whose claim
-got a number holds the data source, until a later record ends this.
+The numbers order the records. Two processes cannot create the same number. So a refresh with a
+recorded claim excludes all other refreshes until a later record ends the claim.
 """
 
 import os
@@ -33,7 +33,7 @@ from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
 
-# The interval of heartbeats, and the silence after which a refresh counts as ended.
+# The interval of heartbeats. A refresh without a heartbeat for the time SILENCE counts as ended.
 BEAT = timedelta(minutes=1)
 SILENCE = timedelta(minutes=10)
 _BEAT_KEY = "heartbeat"
@@ -45,7 +45,7 @@ _REPAIR = (
 
 
 def owner_here(run_id: str, *, step: str = "", attempt: int = 0, label: str = "") -> Owner:
-    """Return this process as the owner of claims."""
+    """Describe this process as the owner of claims."""
     return Owner(
         run_id=run_id,
         step=step,
@@ -59,12 +59,12 @@ def owner_here(run_id: str, *, step: str = "", attempt: int = 0, label: str = ""
 
 @dataclass
 class StoredJournal:
-    """The records of one data source. A new record gets the next number, or is not created.
+    """The records of one data source. A new record gets the next number, or else is not stored.
 
     Attributes:
         key: the asset key in its environment, see `core.identity.key_below`.
-        ask: asks the issuer of an owner whether the owner has ended; returns None for one that this
-            process cannot ask about.
+        ask: returns whether an owner has ended, according to Dagster; None if Dagster does not know
+            the owner.
     """
 
     place: JournalPlace
@@ -74,17 +74,17 @@ class StoredJournal:
 
     @property
     def instance(self) -> str:
-        """The id of the deployment in this environment, for the tags of its data sources."""
+        """The id of the deployment in this environment, which tags of data sources contain."""
         deployment = self.place.deployment()
         return key_below(deployment.id if deployment else NO_ID, root_of(self.key))
 
     def history(self) -> History:
-        """Return the history up to the newest record; errors are as in `newest_record`."""
+        """Return the history up to the newest record. Raises errors like `newest_record`."""
         newest = self.newest_record()
         return newest.history if newest else History()
 
     def newest_record(self) -> StoredRecord | None:
-        """Return the newest record, by one listing and one read; None if there is none.
+        """Return the newest record, by one listing and one read; None without records.
 
         Raises:
             RefusedError: this release cannot read the newest record, or a record is missing.
@@ -102,11 +102,11 @@ class StoredJournal:
         return None
 
     def checkpoints(self) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of the refreshes that ended well, the newest first.
+        """Yield the checkpoints of completed refreshes, the newest first.
 
-        Each takes a read; those whose records were removed are missing.
+        Each checkpoint takes a read. Checkpoints in removed records are missing.
         """
-        # The listing may be late, so read on from its newest record.
+        # The listing may be late, so look for records after its newest record.
         history = self.latest(self.history())
         for number in range(history.number, history.floor - 1, -1):
             stored = self._read(number)
@@ -115,24 +115,23 @@ class StoredJournal:
                 yield record.checkpoint
 
     def latest(self, since: History) -> History:
-        """Return the same as `history`, by reading on from a known history.
+        """Return the newest history, by reading the records after a known history.
 
-        It takes no listing while the newest record of the known history is still there.
+        This takes a listing only if the newest record of the known history was removed.
         """
         newest = since
         while stored := self._read(newest.number + 1):
             newest = stored.history
         if not since.number:
-            # The first records may have been removed, or the listing is late.
+            # The first records may have been removed, or the listing may be late.
             return max(newest, self.history(), key=lambda history: history.number)
-        # While the newest known record is there, no record after it was removed.
+        # If the newest known record is still there, no later record was removed.
         return newest if self._has(since) else self.history()
 
     def create(self, record: Record, *, after: History) -> History | None:
         """Store a record under the number that follows a history.
 
-        Returns:
-            The history with the record, which is durable then; None if another process was faster.
+        Returns: The history with the durable record; None if another process was faster.
         """
         self.place.established()
         history = after.after(record)
@@ -140,10 +139,10 @@ class StoredJournal:
         content = stored.model_dump_json().encode()
         if not self._storage.put(self._file(history.number), content):
             return None
-        # Number 1 is never free again.
+        # Number 1 needs no check, because it is never removed.
         if after.number and not self._has(after):
-            # While this process slept, others removed the record before this one. So this number
-            # was used before, and is free only because its record was removed, too.
+            # While this process slept, other processes removed the record at the end of `after`. So
+            # the number was used before, and is free only because its record was removed, too.
             self._storage.delete(self._file(history.number))
             return None
         if history.floor > after.floor:
@@ -151,13 +150,13 @@ class StoredJournal:
         return history
 
     def append(self, make: Callable[[History], Record | None], *, after: History) -> History:
-        """Store a record under the next number, however often other processes are faster.
+        """Store a record under the next number. If another process is faster, try the next number.
 
         Args:
-            make: returns the record, given the history before it; None to store nothing.
+            make: returns the record that follows a history; None to store nothing.
 
         Returns:
-            The history with the record, or without one.
+            The history with the record, or the newest history if nothing was stored.
         """
         while record := make(after):
             if created := self.create(record, after=after):
@@ -168,8 +167,8 @@ class StoredJournal:
     def has_ended(self, claim: Claim) -> bool:
         """Whether the refresh with this claim has certainly stopped running.
 
-        It has if the process of the owner was on this host and is gone, if its issuer says so, or
-        if this process cannot ask the issuer and the heartbeat has stopped.
+        There are three proofs: the owner's process was on this host and is gone; Dagster has
+        recorded the end; or Dagster does not know the owner, and the heartbeat has stopped.
         """
         owner = claim.owner
         if _is_gone(owner):
@@ -179,13 +178,13 @@ class StoredJournal:
 
     @contextmanager
     def heartbeat(self) -> Generator[None]:
-        """Write a file every minute while the block runs, in a thread of its own."""
+        """Write a file every minute while the block runs, in a separate thread."""
         is_over = Event()
 
         def beat() -> None:
             while not is_over.wait(BEAT.total_seconds()):
-                # If the store cannot be reached, others may assume that this refresh has ended:
-                # then the fence stops it.
+                # If the store cannot be reached, other refreshes may assume that this refresh has
+                # ended. Then the fence stops this refresh.
                 with suppress(StoreError, OSError):
                     self._storage.replace(f"{self._folder}/{_BEAT_KEY}", b"")
 
@@ -210,7 +209,7 @@ class StoredJournal:
         return f"{self._folder}/{number:09}.json"
 
     def _numbers(self) -> Sequence[int]:
-        """Return the numbers of all records in a listing, in order."""
+        """Return the numbers of all listed records, in order."""
         if self._folder is None:
             return []
         entries = self._storage.list(f"{self._folder}/")
@@ -225,13 +224,14 @@ class StoredJournal:
         return stored is not None and stored.history == history
 
     def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
-        """Raise an error if a record from the floor on is missing; the newest one has the floor."""
+        """Raise an error if a record from the floor of the newest history on is missing."""
         floor = history.floor
         for number in sorted({*range(floor, history.number)}.difference(numbers)):
-            # The listing may be late.
+            # Read the record, because the listing may be late.
             if number < floor or self._storage.read(self._file(number)) is not None:
                 continue
-            # Another refresh may have removed records since.
+            # Check the floor again, because another refresh may have removed records since the
+            # listing.
             newest = self._read(history.number)
             floor = self.latest(newest.history).floor if newest else history.number
             if number >= floor:
@@ -245,26 +245,26 @@ class StoredJournal:
         )
 
     def _collect(self, history: History, content: bytes, *, is_first: bool) -> None:
-        """Remove the records below the floor; if some cannot be removed, the next call tries again.
+        """Remove the records below the floor. If this fails, the next call tries again.
 
-        Number 1 stays, but gets the content of the record that first removed others. A process may
-        have slept since it found no record, or only the first one. Number 1 then shows that
-        later records exist, even if listings are late.
+        Number 1 stays, but gets the content of the record with the first removal. A process may
+        have slept since it found no record, or only number 1. Then number 1 shows it that later
+        records exist, even if listings are late.
         """
         with suppress(StoreError, OSError):
             below = [number for number in self._numbers() if 1 < number < history.floor]
-            # If the last attempt got no further, number 2 is still there.
+            # If number 2 is still there, the last attempt may have failed before this write.
             if is_first or 2 in below:
                 self._storage.replace(self._file(1), content)
             for number in below:
                 self._storage.delete(self._file(number))
 
     def _is_silent(self) -> bool:
-        """Whether nothing was written here for a while, by the clock of the store."""
+        """Whether no refresh has written here for the time SILENCE, by the clock of the store."""
         key = f"{self._folder}/{_CLOCK_KEY}{uuid4().hex}"
         written = False
         with suppress(StoreError, OSError):
-            # For a user who may only read, the clock of this host counts.
+            # A user who may only read cannot write. Then the clock of this host counts.
             self._storage.replace(key, b"")
             written = True
         try:
@@ -274,7 +274,7 @@ class StoredJournal:
                 self._storage.delete(key)
         now = next((entry.modified for entry in entries if entry.key == key), None)
         if now is None and written:
-            # The listing is late, so it may lack a recent heartbeat, too.
+            # The listing lacks the new file, so it is late, and may lack a recent heartbeat.
             return False
         now = time.time() if now is None else now
         last = max(
@@ -289,13 +289,13 @@ class StoredJournal:
 
 
 def script_journal(folder: Path, key: str) -> StoredJournal:
-    """Return the journal of a data source for a process that is no run of Dagster.
+    """Return the journal of a data source for a process outside Dagster.
 
     Args:
         folder: the folder with the records of all data sources.
 
     Raises:
-        RefusedError: it is a file.
+        RefusedError: `folder` is a file.
     """
     if folder.is_file():
         raise SettingError(
@@ -313,7 +313,7 @@ def all_histories(place: JournalPlace) -> list[History]:
     """Return the history of each data source of all deployments in a store.
 
     Raises:
-        RefusedError: this release cannot read one of them, or it is gone.
+        RefusedError: this release cannot read a record, or the record was removed meanwhile.
     """
     histories = []
     for folder, number in place.newest_numbers().items():
@@ -353,7 +353,7 @@ def _is_gone(owner: Owner) -> bool:
 
 
 def _boot() -> str:
-    """Return an id of this boot of this machine."""
+    """Return an id of this boot of the machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -361,7 +361,7 @@ def _boot() -> str:
 
 
 def _namespace() -> str:
-    """Return the id of the process namespace: only within it can process ids be compared."""
+    """Return the id of the process namespace, within which process ids are comparable."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:

@@ -43,7 +43,7 @@ _LAKES = (
 
 @keyed
 class LakeTable:
-    """A table of a lake, which is read where it is."""
+    """A table of a lake, which refreshes read in its place, without a copy."""
 
     delta: str | None = Field(
         default=None,

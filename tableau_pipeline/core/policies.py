@@ -1,4 +1,4 @@
-"""The policies of a table: which of its rows a refresh replaces."""
+"""The policies of a table, which define the rows that a refresh replaces."""
 
 import re
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ class ReplaceAll:
 
 @keyed
 class Feed:
-    """A change-data-capture feed. It names the affected keys; the rows come from the model."""
+    """A change-data-capture feed. It names the affected keys. The rows come from the model."""
 
     model: Annotated[str, Field(validation_alias="feed")] = Field(
         description="Asset key of the model whose newest snapshot holds the keys affected since the"
@@ -31,7 +31,7 @@ class Feed:
 
 @keyed
 class Diff:
-    """Send the rows that changed, found by comparing the old and the new snapshot."""
+    """Send the changed rows, which a comparison of the old and the new snapshot finds."""
 
     key: Annotated[
         tuple[str, ...],
@@ -64,7 +64,7 @@ def _lookback(lookback: str | int | None) -> str | int | None:
 
 @keyed
 class Append:
-    """Send the rows from the last published maximum of the cursor on, inclusive."""
+    """Send the rows with a cursor not below the last published maximum."""
 
     cursor: str = Field(
         description="Column whose values grow with each new row. It must not be NULL."
@@ -88,7 +88,7 @@ Policy = ReplaceAll | Diff | Append | Partitions
 
 @keyed
 class RefreshKey:
-    """The key `refresh`, which has exactly one of these forms."""
+    """The key `refresh`, which has exactly one of these keys."""
 
     diff: Diff | None = Field(default=None, description="Send the rows that differ.")
     append: Append | None = Field(
@@ -100,7 +100,7 @@ class RefreshKey:
 
 
 def policy_of(value: Any) -> Any:
-    """Return the policy that the key `refresh` names, for a validator."""
+    """Convert the value of the key `refresh` to a policy, for a validator."""
     if isinstance(value, Policy):
         return value
     if value == "replace":

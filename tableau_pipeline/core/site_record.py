@@ -1,4 +1,4 @@
-"""The record of how a site behaves where Tableau's documents are unclear or contradictory."""
+"""The record of a site's behaviour where Tableau's documents are unclear or contradictory."""
 
 import hashlib
 import json
@@ -15,34 +15,35 @@ from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.objects.stores import StoreError, store_at, store_errors
 
-# Two lags of one site count as equal if they differ by at most this many seconds.
+# Two lags count as equal if they differ by at most this many seconds.
 _LAG_TOLERANCE = 2
 
 
 class SiteFacts(Frozen):
-    """The observed behaviour of a site; None where nothing was observed yet.
+    """The observed behaviour of a site. A fact is None until refreshes or trials observe it.
 
     Attributes:
-        release: the server's release at the time; another release may behave differently.
-        learnt_at: when a fact was last added.
-        replaces: whether the publish mode Replace works.
-        takes_bare_stars: whether the site accepts a `.hyper` file of several tables without `.tds`.
-        orders_blocks: whether the site puts numbered blocks of an upload in order.
-        loses_jobs: whether the server has forgotten a job right after the job ended.
+        release: the server's release at the observations. Another release may behave differently.
+        learnt_at: the time of the last new fact.
+        replaces: whether the publish mode REPLACE keeps the metadata.
+        takes_bare_stars: whether the site accepts a `.hyper` file of several tables without a
+            `.tds`.
+        orders_blocks: whether the site sorts the blocks of an upload by their numbers.
+        loses_jobs: whether the server forgets a job right after the job's end.
         updates_move_stamp: whether a data update moves the time stamp `updatedAt`.
-        noted_still: whether the last update whose job was gone left the time stamp where it was.
-            This was observed once, so the job may have failed.
-        stamp_lag: the seconds by which the time stamp follows a job, observed more than once.
-        noted_lags: the seconds by which the time stamp followed the last job of a kind; the keys
-            are kinds of jobs. This was observed once, so another user may have caused it.
-        update_revisions: the number of revisions that a data update makes, observed more than once.
-        noted_revisions: the number of revisions that the last update made. This was observed once,
-            so another user may have published.
-        reads_jobs: whether a user may query jobs; the keys are LUIDs of users.
-        lists_jobs: whether a user may list jobs; the keys are LUIDs of users.
-        refused_others: when the server refused an update because another user owns the data source;
-            the keys are the LUIDs of the users who sent the update.
-        job_words: the kinds of jobs; the keys are the words for these kinds in the site's lists.
+        noted_still: whether the last update with a vanished job did not move the time stamp. This
+            is a single observation, so the job may have failed.
+        stamp_lag: the seconds from a job's end to the time stamp, observed more than once.
+        noted_lags: maps a kind of job to the seconds from the last job's end to the time stamp.
+            This is a single observation, so another user may have moved the time stamp.
+        update_revisions: the number of revisions that an update makes, observed more than once.
+        noted_revisions: the number of revisions that the last update made. This is a single
+            observation, so another user may have published.
+        reads_jobs: maps LUIDs of users to whether the user may query jobs.
+        lists_jobs: maps LUIDs of users to whether the user may list jobs.
+        refused_others: maps LUIDs of users to the time when the server refused an update because
+            another user owns the data source.
+        job_words: maps words in the site's lists to the kinds of jobs.
     """
 
     release: str = ""
@@ -63,7 +64,7 @@ class SiteFacts(Frozen):
     job_words: Mapping[str, JobKind] = Field(default_factory=dict)
 
     def revisions_of(self, *, is_update: bool) -> Collection[int]:
-        """Return the possible numbers of revisions that one change of ours makes."""
+        """Return the numbers of revisions that one of our changes may make."""
         return {0, self.update_revisions} if is_update else {1}
 
     @property
@@ -86,11 +87,11 @@ class SiteFacts(Frozen):
 class SiteRecord:
     """The file with the facts about a site, which all refreshes in this store share.
 
-    The file only saves attempts. If facts are lost, or overwritten by a concurrent refresh, they
-    are learnt again.
+    The facts only save attempts. If facts are lost, or a concurrent refresh overwrites them, later
+    refreshes find them out again.
 
     Args:
-        place: the folder of these files, or the URL of that folder in an object store.
+        place: the folder of the files, or the folder's URL in an object store.
         server: the URL of the server.
         site: the content URL of the site.
         release: the current release of the server.
@@ -110,13 +111,13 @@ class SiteRecord:
             facts = SiteFacts.model_validate_json(content)
             if facts.release == self._release:
                 return facts
-        # Start without facts: an upgrade of the server may have changed any of them.
+        # Start without facts, because an upgrade of the server may have changed any fact.
         return SiteFacts(release=self._release)
 
     def knows_lag(self, kind: JobKind, lag: float) -> bool:
-        """Whether time stamps are known to come so late after jobs of a kind here; note the lag.
+        """Note a lag, and return whether the site is known for such lags after jobs of a kind.
 
-        A lag that was noted twice in a row is the site's. A single one may be a change by a user.
+        Two equal lags in a row are the site's behaviour. A single lag may be a change by a user.
         """
         if lag <= self.facts.stamp_lag:
             return True
@@ -126,18 +127,18 @@ class SiteRecord:
         return is_known
 
     def forget_noted(self, kind: JobKind) -> None:
-        """Forget what was noted once about jobs of a kind, as the last job did not repeat it."""
+        """Forget single observations about a kind of job that the last job did not repeat."""
         if self.facts.noted_lags.get(kind):
             self.learn(noted_lags={kind: 0})
         if kind == "update" and self.facts.noted_revisions:
             self.learn(noted_revisions=0)
 
     def learn(self, **seen: Any) -> None:
-        """Add facts and store them; the entries of a mapping are added to the stored mapping."""
+        """Add facts and store them. Merge a mapping with the stored mapping."""
         facts = self.facts.model_dump()
         if all(_holds(facts[name], value) for name, value in seen.items()):
             return
-        # Read them again, as another refresh may have stored other facts meanwhile.
+        # Read the facts again, because another refresh may have stored facts meanwhile.
         facts = self._read().model_dump()
         for name, value in seen.items():
             facts[name] = {**facts[name], **value} if isinstance(value, Mapping) else value

@@ -17,28 +17,29 @@ from tableau_pipeline.hyper.types import Column, TypePolicy
 from tableau_pipeline.objects.kept_rows import LakeFolder
 from tableau_pipeline.outcome import Code
 
-# The name of the hash algorithm: fingerprints of different algorithms cannot be compared.
+# The name of the hash algorithm, because fingerprints of different algorithms are not comparable.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
-# Names the "algorithm" of files without hashes of rows, as in a lake: such a fingerprint identifies
-# the files and their layouts, not the rows.
+# The "algorithm" for files without hashes of rows, such as files of a lake. Such a fingerprint
+# identifies the files and their layouts, not the rows.
 FILES_DIGEST = "digest of the files"
 
-# Sums of 64-bit hashes exceed 2^53, where JSON parsers in browsers lose digits.
+# Write big integers as text, because sums of 64-bit hashes exceed 2^53. Above 2^53, JSON parsers in
+# browsers lose digits.
 BigInt = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
-# An instant is converted to UTC. In another zone, an instant in the repeated hour would not equal
-# itself after a JSON round trip.
+# Convert instants to UTC. In another zone, an hour repeats when clocks go back. An instant in this
+# hour would not equal itself after a JSON round trip.
 Instant = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
 class Frozen(BaseModel):
-    """An immutable value that converts to JSON and back; unknown fields are an error."""
+    """An immutable value that converts to JSON and back. Unknown fields are an error."""
 
-    # An older release must refuse the record of a newer one, not ignore a part of it.
+    # An older release must refuse the record of a newer release, rather than ignore a part of it.
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Fingerprint(Frozen):
-    """The number of rows and the sum of their hashes; the order of the rows does not matter."""
+    """The number of rows and the sum of their hashes. The order of the rows does not matter."""
 
     rows: int
     hash_sum: BigInt
@@ -47,22 +48,22 @@ class Fingerprint(Frozen):
     @property
     def is_additive(self) -> bool:
         """Whether the fingerprints of parts add up to the fingerprint of the whole."""
-        # A sum over parts of both kinds has the names of both algorithms.
+        # A sum over hashed and unhashed parts has the names of both algorithms.
         return FILES_DIGEST not in self.algorithm
 
     def unhashed(self) -> Self:
-        """Return the fingerprint that the rows would have without stored hashes."""
+        """Return the fingerprint of the same rows without stored hashes."""
         return self.model_copy(update={"algorithm": FILES_DIGEST})
 
     def __add__(self, other: Self) -> Self:
-        """Return the fingerprint of both sets of rows together."""
-        # Join the names, as a sum over several algorithms must not equal a sum over one of them.
+        """Return the fingerprint of the union of two sets of rows."""
+        # Join the names, because a sum over two algorithms must not equal a sum over one algorithm.
         names = dict.fromkeys((self.algorithm, other.algorithm))
         rows, hash_sum = self.rows + other.rows, self.hash_sum + other.hash_sum
         return type(self)(rows=rows, hash_sum=hash_sum, algorithm=" and ".join(names))
 
     def __sub__(self, part: Self) -> Self:
-        """Return the fingerprint of the rows that remain without a part of them."""
+        """Return the fingerprint of the rows that remain after the removal of a part."""
         return self.model_copy(
             update={"rows": self.rows - part.rows, "hash_sum": self.hash_sum - part.hash_sum}
         )
@@ -73,12 +74,12 @@ class DataFile(Frozen):
 
     Attributes:
         name: the path of the file, either absolute or relative to the folder of the model.
-        rows: the number of rows that count.
-        size: in bytes.
-        layout: how the file stores the columns of the table; None if it stores each column under
-            its own name and type, and stores the hash of each row.
-        kept: a bitmap of the rows that count, if others were deleted without rewriting the file:
-            the bit `1 << n` stands for row n. None if all rows count.
+        rows: the number of rows that count, because they were not deleted.
+        size: the size of the file in bytes.
+        layout: how the file stores the columns; None if the file has each column under its own name
+            and type, and the hash of each row.
+        kept: a bitmap of the rows that count, in which the bit `1 << n` means row n; None if all
+            rows count. A lake may delete rows without rewriting the file.
     """
 
     name: str
@@ -107,7 +108,7 @@ class Span(Frozen):
     """The time that a partition covers: `start` inclusive, `end` exclusive.
 
     Attributes:
-        zone: the time zone in which partitions begin and end; the instants are in UTC.
+        zone: the time zone by which partitions begin and end. The instants themselves are in UTC.
     """
 
     start: Instant
@@ -119,12 +120,13 @@ class Part(Frozen):
     """The rows of one partition; for a model without partitions, all rows.
 
     Attributes:
-        partition: the partition key; for a static partition, also the value that its rows share.
-        span: the time that the partition covers; None if it is not a time partition.
-        version: the number of the version that wrote these files.
-        columns: the columns of these rows; None if the snapshot has the same columns.
-        digest: SHA-256 of the file from which the rows were read; None if the code of a model
-            returned the rows.
+        partition: the partition key; None without partitions. For a static partition, the key is
+            also the common value of its rows.
+        span: the time that the partition covers; None if the partition is no time partition.
+        version: the number of the snapshot that wrote the files.
+        columns: the columns of the rows; None if they are the columns of the snapshot.
+        digest: the SHA-256 of the file from which the rows come; None if the rows come from a
+            model's code.
     """
 
     partition: str | None = None
@@ -139,16 +141,15 @@ class Part(Frozen):
 class Snapshot(Frozen):
     """One immutable, numbered version of a model.
 
-    Versions share the files of partitions that did not change between them.
+    If a partition did not change between two versions, both versions share its files.
 
     Attributes:
-        folder: the folder of the files. It is not in the manifest, so that the data folder can
-            move.
+        folder: the folder of the files. The manifest does not contain it, so that the data folder
+            can move.
         asset_key: the asset key of the model, "a/b" for a key of two parts.
-        number: the number of the version; the store counts from 1 for each model.
-        columns: the columns that the model had when it was last written.
-        comments: the comments on columns, which are not part of the data; the keys are names of
-            columns.
+        number: the number of the version. For each model, the store counts from 1.
+        columns: the columns of the model at the newest write.
+        comments: maps names of columns to comments, which are not part of the data.
         parts: one part for each partition, sorted by key; exactly one part for a model without
             partitions.
     """
@@ -178,7 +179,7 @@ class Snapshot(Frozen):
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether its rows are stored by partitions."""
+        """Whether the rows are stored by partitions."""
         return any(part.partition is not None for part in self.parts)
 
     @property
@@ -188,8 +189,9 @@ class Snapshot(Frozen):
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """The files that have rows."""
-        # Leave out empty files, which Spark writes for empty partitions: hyperd need not open them.
+        """The files of this version that have rows."""
+        # Leave out empty files, which Spark writes for empty partitions, so that hyperd does not
+        # open them.
         return tuple(file for part in self.parts for file in part.files if file.rows)
 
     @property
@@ -198,23 +200,23 @@ class Snapshot(Frozen):
         return self.paths_of(self.files)
 
     def paths_of(self, files: Iterable[DataFile]) -> tuple[str, ...]:
-        """Return the paths at which hyperd finds files of this version; fetch them if necessary."""
+        """Return the paths at which hyperd finds files of this version, downloaded if necessary."""
         files = tuple(files)
         return self.folder_of(files).paths([file.name for file in files])
 
     def folder_of(
         self, files: Iterable[DataFile], columns: Collection[str] | None = None
     ) -> Folder:
-        """Return the folder of files, such that reading them returns only the rows that count.
+        """Return the folder of files, prepared so that a read returns only the rows that count.
 
         Args:
-            columns: the columns of the files that are read; None for all.
+            columns: the columns to read; None for all columns.
         """
         kept = {file.name: file.kept for file in files if file.kept is not None}
         if not kept:
             return self.folder
         if not isinstance(self.folder, LakeFolder):
-            # Only the tables of lakes have deleted rows in their files.
+            # Only files of lake tables can contain deleted rows.
             raise TypeError(
                 f"{self.asset_key} has deleted rows, but its folder cannot leave them out"
             )
@@ -226,13 +228,13 @@ class Snapshot(Frozen):
 
     @property
     def data_version(self) -> str:
-        """A digest of the schema and the fingerprints; equal for equal contents."""
+        """A digest of the schema and the fingerprints, which is equal for equal contents."""
 
         def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
             return [[column.name, column.type] for column in columns] if columns else None
 
-        # Leave out the version and the names of files: writing the same rows again must not trigger
-        # anything downstream.
+        # Leave out the number and the names of files. If a model writes the same rows again, no
+        # downstream asset may be triggered.
         parts = [
             [part.partition, part.fingerprint.model_dump(mode="json"), described(part.columns)]
             for part in self.parts
@@ -241,8 +243,8 @@ class Snapshot(Frozen):
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def manifest(self) -> str:
-        """Return the text of the manifest, which commits the version."""
-        # Default values are included, as a later release may have other defaults.
+        """Return the text of the manifest. The version exists once its manifest is written."""
+        # Include default values, because a later release may have other defaults.
         return self.model_dump_json(exclude={"folder"}, exclude_none=True)
 
     def with_types(self, types: TypePolicy) -> Self:
@@ -258,9 +260,10 @@ class Snapshot(Frozen):
         return self.model_copy(update={"columns": declared(self.columns), "parts": parts})
 
     def unhashed(self) -> Self:
-        """Return this version as if its files had no hashes of rows, so that hyperd computes them.
+        """Return this version as if its files had no hashes of rows.
 
-        Two versions can only be compared if the hashes of both are of one kind.
+        Then hyperd computes the hashes. Two versions are comparable only if both have hashes of one
+        kind.
         """
         parts = []
         for part in self.parts:
@@ -282,9 +285,9 @@ class Snapshot(Frozen):
         return {str(part.partition): self._of([part]) for part in self.parts}
 
     def _of(self, parts: Sequence[Part]) -> Self:
-        """Return this version with only these parts, and with their columns if they share them."""
-        # Old partitions that share their columns are consistent, even if the newest write has
-        # other columns.
+        """Return this version with only these parts, and with the columns that all parts share."""
+        # Old partitions with equal columns are consistent, even if the newest write has other
+        # columns.
         shared = {part.columns or self.columns for part in parts}
         if len(shared) != 1:
             return self.model_copy(update={"parts": tuple(parts)})
@@ -308,7 +311,7 @@ class Snapshot(Frozen):
         """Check that all partitions have the columns of the newest write.
 
         Raises:
-            RefusedError: a partition has other columns; the message names the partition and these
+            RefusedError: a partition has other columns; the message names the partition and the
                 columns.
         """
         if problem := self.column_problem():
@@ -319,7 +322,7 @@ class Snapshots(Protocol):
     """The versions of models that a refresh reads."""
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """Return the newest version of a model; None if it has none."""
+        """Return the newest version of a model; None if the model has no version."""
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """Return a version of a model; None if it was removed."""
+        """Return a version of a model; None if the version was removed."""

@@ -5,7 +5,7 @@ import dagster as dg
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
-# The US Department of Transportation counts a flight as delayed from this many minutes on.
+# The US Department of Transportation counts a flight with this delay, or more, as delayed.
 _DELAYED_MINUTES = 15
 # Descriptions of columns, which Dagster and Tableau show.
 FLIGHTS = {
@@ -68,7 +68,7 @@ model = partial(dg.asset, group_name="flights", owners=["team:aviation"])
 
 
 def _schema(columns: Mapping[str, tuple[str, str]]) -> dict[str, dg.TableSchema]:
-    """Metadata of an asset: its columns with their types and descriptions."""
+    """Return metadata of an asset: columns with their types and descriptions."""
     described = [dg.TableColumn(name, *column) for name, column in columns.items()]
     return {"dagster/column_schema": dg.TableSchema(described)}
 
@@ -77,14 +77,15 @@ def _schema(columns: Mapping[str, tuple[str, str]]) -> dict[str, dg.TableSchema]
 def flights(raw_flights: DataFrame) -> DataFrame:
     """One row per flight scheduled to leave New York City: planned and actual times, delays.
 
-    Cancelled flights are kept, without a departure. Local times are those of the clock at the
-    airport; `scheduled_departure_utc` compares across time zones. Delays and air time in minutes,
-    distance in miles. The file omits the arrival delay and the air time, and sometimes the arrival,
-    of 1,175 flights that departed but seem to have been diverted.
+    Cancelled flights are included, without a departure. Local times show the clock at the airport.
+    `scheduled_departure_utc` is comparable across time zones. Delays and air time are in minutes,
+    distances in miles. 1,175 flights departed, but seem to have been diverted. For these flights,
+    the source file lacks the arrival delay, the air time and sometimes the arrival.
     """
     day = sf.make_date("year", "month", "day")
     scheduled_departure = _at(day, sf.col("sched_dep_time"))
-    # The file has no day for the actual departure, and a late one may fall on the next day.
+    # The source file has no day of the actual departure, and a late departure may be on the next
+    # day.
     departure = scheduled_departure + sf.make_dt_interval(mins=sf.col("dep_delay"))
     return raw_flights.select(
         sf.concat_ws("-", day, "carrier", "flight", "origin").alias("flight_id"),
@@ -102,7 +103,7 @@ def flights(raw_flights: DataFrame) -> DataFrame:
         sf.col("arr_delay").alias("arrival_delay"),
         "air_time",
         "distance",
-        # `time_hour` is cut to the full hour.
+        # `time_hour` is the scheduled departure, cut to the full hour.
         (sf.col("time_hour") + sf.make_dt_interval(mins=sf.col("minute"))).alias(
             "scheduled_departure_utc"
         ),
@@ -112,11 +113,11 @@ def flights(raw_flights: DataFrame) -> DataFrame:
 
 @model(metadata=_schema(AIRLINES))
 def airlines(raw_airlines: DataFrame) -> DataFrame:
-    """One row per airline: the name behind the `carrier` code of a flight."""
+    """One row per airline: the name for the `carrier` code of a flight."""
     return raw_airlines.select("carrier", sf.col("name").alias("airline"))
 
 
-# Destinations of the flights that the file of airports lacks.
+# Destinations of flights that are missing in the file of airports.
 _MORE_AIRPORTS = """
     SELECT * FROM VALUES
         ('BQN', 'Rafael Hernandez', 18.4949, -67.1294, 237, -4, 'N', 'America/Puerto_Rico'),
@@ -129,7 +130,7 @@ _MORE_AIRPORTS = """
 
 @model(metadata=_schema(AIRPORTS))
 def airports(raw_airports: DataFrame) -> DataFrame:
-    """One row per airport: name, place and time zone behind a flight's `destination`."""
+    """One row per airport: name, place and time zone for the `destination` of a flight."""
     return raw_airports.unionByName(raw_airports.sparkSession.sql(_MORE_AIRPORTS)).select(
         sf.col("faa").alias("airport"),
         sf.col("name").alias("airport_name"),
@@ -144,9 +145,9 @@ def airports(raw_airports: DataFrame) -> DataFrame:
 
 @model(metadata=_schema(PLANES))
 def planes(raw_planes: DataFrame) -> DataFrame:
-    """One row per plane: what flew under a `tail_number`, and when it was built.
+    """One row per plane: type and year of manufacture for the `tail_number` of a flight.
 
-    Of planes that are not on the register, only the tail number is known.
+    For a plane that is not on the register, only the tail number is known.
     """
     return raw_planes.select(
         sf.col("tailnum").alias("tail_number"),
@@ -163,9 +164,9 @@ def planes(raw_planes: DataFrame) -> DataFrame:
 
 @model(metadata=_schema(DAILY_DEPARTURES))
 def daily_departures(flights: DataFrame) -> DataFrame:
-    """One row per day and airport of origin: flights, cancellations, delays at departure.
+    """One row per day and origin: numbers of flights and cancellations, and departure delays.
 
-    A flight counts as delayed from 15 minutes on.
+    A flight counts as delayed if it left 15 minutes late or later.
     """
     delay = sf.col("departure_delay")
     return flights.groupBy("flight_date", "origin").agg(
@@ -173,14 +174,14 @@ def daily_departures(flights: DataFrame) -> DataFrame:
         sf.count_if("cancelled").alias("cancelled_flights"),
         sf.count_if(delay >= _DELAYED_MINUTES).alias("delayed_flights"),
         sf.sum(delay).alias("departure_delay_minutes"),
-        # A decimal, unlike a double, has the same text everywhere: 17.48 here, in Hyper, in
-        # Tableau.
+        # Use a decimal, because its text is the same in Spark, Hyper and Tableau: 17.48. A double's
+        # text differs.
         sf.avg(delay.cast("decimal(9,2)")).cast("decimal(9,2)").alias("average_departure_delay"),
     )
 
 
 def _at(day: Column, hhmm: Column) -> Column:
-    """Return the time of `day` at which the clock shows `hhmm`; 2400 is the midnight at its end."""
+    """Return the time of `day` at which the clock shows `hhmm`; 2400 is the day's last midnight."""
     hours, minutes = (hhmm / 100).cast("int"), hhmm % 100
     return day.cast("timestamp_ntz") + sf.make_dt_interval(hours=hours, mins=minutes)
 
@@ -188,8 +189,9 @@ def _at(day: Column, hhmm: Column) -> Column:
 def _next(hhmm: Column, *, after: Column) -> Column:
     """Return the first time after `after` at which the clock shows `hhmm`.
 
-    It dates arrivals, for which the data has no day: every flight takes less than a day, and none
-    flies west fast enough to land at an earlier hour than it took off.
+    The function finds the day of an arrival, which the data lacks. The result is right for two
+    reasons. Every flight takes less than a day. No flight lands, by the clock at its destination,
+    before it took off.
     """
     same_day = _at(after.cast("date"), hhmm)
     next_day = same_day + sf.make_dt_interval(days=sf.lit(1))
