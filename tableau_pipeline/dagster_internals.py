@@ -122,9 +122,11 @@ DagsterLibraryRegistry.register(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DagsterProject:
-    """A Dagster project. Attributes:
-    root: the root of the project; outside a project, the folder itself. module: the module of
-        the definitions; None outside a project.
+    """A Dagster project.
+
+    Attributes:
+        root: the root of the project; outside a project, the folder itself.
+        module: the module of the definitions; None outside a project.
     """
 
     root: Path

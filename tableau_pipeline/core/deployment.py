@@ -117,9 +117,7 @@ class JournalPlace:
         return newest
 
     def recorded_keys(self) -> set[str]:
-        """Return the keys with records of the deployment, in the form of
-        `core.identity.key_below`.
-        """
+        """Return the keys of the deployment that have records; see `core.identity.key_below`."""
         deployment = self.deployment()
         folders = [folder.split("/") for folder in self.newest_numbers()]
         return {

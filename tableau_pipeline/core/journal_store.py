@@ -131,7 +131,8 @@ class StoredJournal:
     def create(self, record: Record, *, after: History) -> History | None:
         """Store a record under the number that follows a history.
 
-        Returns: The history with the durable record; None if another process was faster.
+        Returns:
+            The history with the durable record; None if another process was faster.
         """
         self.place.established()
         history = after.after(record)
