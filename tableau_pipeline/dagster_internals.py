@@ -104,7 +104,7 @@ __all__ = [
     "variables_of",
 ]
 
-# The name of the job, in each code location, that can materialize any of the location's assets.
+# The name of the job that each code location has for all its assets.
 ASSET_JOB = "__ASSET_JOB"
 # A variable that is set while `dg check defs` validates definitions.
 IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"

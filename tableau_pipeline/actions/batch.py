@@ -34,7 +34,7 @@ __all__ = [
 # A str is a table name without a schema. Use a str if only one schema of the file has tables.
 Table = TableName | str
 Value = bool | int | float | str | datetime
-# The table that has a column: `target` is the published table, `source` the uploaded table.
+# The table of a compared column: `target` is the published table, `source` the uploaded table.
 _Side = Literal["target", "source"]
 
 # Maps each operator of conditions to its sign in Python. For `is`, NULL equals NULL.
@@ -287,8 +287,8 @@ class Upsert:
 class Delete:
     """Delete the rows of `target` for which `where` holds.
 
-    With a `source`, the server deletes a row if `where` holds for this row and any row of `source`.
-    In that case, `where` must compare every column of `source`.
+    With a `source`, the server deletes a row if `where` holds for this row and at least one row of
+    `source`. Then `where` must compare every column of `source`.
     """
 
     target: Table

@@ -27,7 +27,7 @@ from tableau_pipeline.resources import resources_from_env
 _HEADS = ("DATA SOURCE", "PROJECT", "KIND", ">MB", ">ROWS", "OWNER", "REFRESHED")
 _HEADS += (f"JOBS OF {JOB_DAYS} DAYS", "UPDATED (UTC)", ">REVISIONS", ">MB SAVED")
 _NOT_KNOWN = "?"
-# The lowest limit of requests. It suffices to sign in and out, to list the data sources, and to
+# The lowest limit of requests, which suffices to sign in and out, to list the data sources, and to
 # assess some of them.
 _FEWEST_REQUESTS = 10
 # How many names a line of text shows. Markdown and JSON show all names.

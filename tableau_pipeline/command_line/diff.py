@@ -17,7 +17,7 @@ from tableau_pipeline.rendering import command
 @click.command()
 @click.argument("name")
 @click.option(
-    "--sample", type=click.IntRange(0), default=0, metavar="N", help="Rows to show of each column."
+    "--sample", type=click.IntRange(0), default=0, metavar="N", help="Rows to show per column."
 )
 @reports
 def diff(module: str | None, name: str, *, sample: int, output: Output) -> int:

@@ -163,7 +163,7 @@ def _check_project(checks: list[AccessCheck], project: CodeLocation) -> None:
 
 
 def _journal(project: CodeLocation) -> Iterator[AccessCheck]:
-    """Report unreadable records, and records that an earlier release kept in another place."""
+    """Show the place of the journal, and report unreadable records and records of old releases."""
     place = journal_place()
     count = len(place.recorded_keys())
     text = f'{place.where}, deployment "{place.name}", records of {count} data sources'

@@ -87,8 +87,8 @@ class Output:
     def bar(self) -> Generator[Callable[..., None]]:
         """Show a progress bar.
 
-        The block calls the yielded function with the current step and the share that is done. The
-        share may be left out if it is unknown.
+        The block calls the yielded function with the current step and the share that is done. If
+        the share is unknown, the block leaves it out.
         """
         hidden = self.as_json or not self._errors.is_terminal
         with Progress(console=self._errors, transient=True, disable=hidden) as progress:

@@ -218,7 +218,7 @@ def _previewing(
                     misspelled_models(project.definitions, datasource) if lacks_snapshot else ()
                 )
                 guesses = (Note("model", text) for text in models)
-                # Users know the data source by the key that has no prefix of the environment.
+                # Users know the data source by its key without the root of the environment.
                 saved = previewed.saved
                 return replace(
                     previewed,

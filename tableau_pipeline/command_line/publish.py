@@ -46,7 +46,7 @@ from tableau_pipeline.scripting.files import publish_files
 @click.option("--bad-rows", type=click.Choice(get_args(BadRowsPolicy)), default="refuse")
 @click.option("--nested", type=click.Choice(get_args(Nested)), default="refuse")
 @click.option("--create-project", is_flag=True, help="Create the project if it is absent.")
-@click.option("--adopt", is_flag=True, help="Take over a data source that another user published.")
+@click.option("--adopt", is_flag=True, help="Take over a data source that others have published.")
 @click.option("--full", is_flag=True, help="Send everything, even if nothing changed.")
 @accept_option("Accept this once instead of refusing it.")
 @click.option("--samples", is_flag=True, help="Show some values of rows in refusals.")

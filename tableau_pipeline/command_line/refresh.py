@@ -265,8 +265,7 @@ def _launch(work: _Work, url: str, output: Output) -> dict[str, Any]:
             f"{error}. The run may have started: look at {url.rstrip('/')}/runs first"
         ) from error
     if "run" not in launched:
-        # This happens, for example, if an older deployment does not know an option of the run
-        # config.
+        # An older deployment, for example, may not know an option of the run config.
         problems = [each["message"] for each in launched.get("errors", ())]
         problem = launched.get("message") or "; ".join(problems)
         raise RefreshError(f"{url} did not start the run: {problem}")

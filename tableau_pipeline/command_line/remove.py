@@ -18,7 +18,8 @@ def remove(module: str | None, *, project_root: str, yes: bool, output: Output) 
     """Delete the data sources that this deployment has published below a project.
 
     The command deletes a data source only if a record of this deployment names it, and if it is
-    still below the project. Data sources that users published there stay, and so do all projects.
+    still below the project. The command keeps all projects, and all data sources that users have
+    published there.
 
     Exit code: 0 all of these data sources are gone, 1 some of them are left, or the project does
     not exist.

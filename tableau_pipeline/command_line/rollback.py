@@ -1,4 +1,4 @@
-"""The commands `rollback`, `hold` and `release`: keep a data source at a version."""
+"""The commands `rollback`, `hold` and `release`: hold a data source at a version."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Version:
 
     Attributes:
         number: the number of the refresh that first published this version.
-        at: when that refresh changed the rows; None if it is not known.
+        at: when this refresh changed the rows; None if the time is unknown.
         rows: the number of rows of each table.
         changed: the tables that this refresh changed.
         gone: the tables whose rows are no longer stored, which prevents a rollback to this version.

@@ -28,7 +28,8 @@ class Saving:
     Attributes:
         out: the file; None to save nothing.
         is_approval: whether to write approvals instead of plans.
-        max_change: how many percent of a table's rows an approved refresh may change.
+        max_change, max_shrink: how many percent of a table's rows an approved refresh may change or
+            remove; None for no bound.
         accept: the refusals that the approvals accept.
     """
 
@@ -67,8 +68,8 @@ class Saving:
         try:
             write_plan_file(self.out, entries, kind)
         except (OSError, StoreError) as error:
-            # Show the problem instead of raising it: the plan itself, which may have taken minutes,
-            # is shown.
+            # Return the problem as a line, so that users still see the plan, which may have taken
+            # minutes.
             problem = (error.strerror if isinstance(error, OSError) else None) or error
             return [Text(f"{self.out} could not be written: {problem}")], False
         keys = {entry.key for entry in entries}

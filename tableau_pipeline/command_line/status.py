@@ -162,7 +162,7 @@ def _compare_with_server(
     """Compare the records with the server's list of data sources.
 
     Returns:
-        The lines, with drift; the published data sources without a declaration, only if
+        The lines with drift; the published data sources without a declaration, or [] if not
         `everything`; and the known facts of the site.
     """
     with project.resources() as resources, resources.tableau.session(output.waits()) as site:

@@ -46,7 +46,7 @@ _MEGABYTE = 2**20
 # The error code of a download for which the user lacks the capability.
 _FORBIDDEN = re.compile(r"failed: 403\d{3}\b")
 
-# A function that shows the current step and the share that is done; None if the share is unknown.
+# A function that shows the current step, and the share that is done or None.
 ShowProgress = Callable[[str, float | None], None]
 
 
@@ -78,7 +78,7 @@ class _Facts:
     Attributes:
         failures: for each fact, how many times in a row the server failed to report it.
         unknown: for each unknown fact, the reason.
-        is_complete: whether nothing was left out for lack of requests or of answers.
+        is_complete: whether requests and answers sufficed to look at every fact.
     """
 
     names: Names
@@ -119,7 +119,7 @@ class _Look:
         sees_all_tasks: whether `tasks` include the tasks of other users' data sources.
         repeated: the casefolded names that several data sources of the site share.
         failures: for each fact, how many times in a row the server failed to report it.
-        no_counts: why the server counts no rows of any data source; "" if it may count them.
+        no_counts: why the server counts no rows at all; "" if it may count rows.
         revisions: maps the LUID of each data source assessed so far to its revisions.
     """
 
@@ -237,8 +237,8 @@ class _Look:
         refused: list[str] = []
 
         def compare() -> RevisionComparison:
-            # Allow twice the listed size. The list rounds it, and does not show whether it means
-            # the packed file.
+            # Allow twice the listed size, which is rounded, and may be the size of the packed or of
+            # the unpacked file.
             limit = 2 * ((found.megabytes or 0) + 1) * _MEGABYTE
             try:
                 changes = changed_rows(

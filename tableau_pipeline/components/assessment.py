@@ -63,10 +63,10 @@ class AssessedDatasource:
         tasks: its refresh tasks in Tableau. `tasks`, `jobs` and `revisions` are None if unknown.
         jobs: its jobs of the last `JOB_DAYS` days.
         compared: None if no revisions were compared.
-        pipelines: the keys of the pipelines that publish it.
+        pipelines: the asset keys in its tags, under which pipelines publish it.
         has_password: whether one of its connections has embedded credentials.
         unknown: maps the name of each unknown attribute to the reason.
-        is_complete: whether nothing was left out for lack of requests or of answers.
+        is_complete: whether requests and answers sufficed to look at every fact.
     """
 
     luid: str
@@ -135,7 +135,7 @@ class AssessedDatasource:
         if self.has_password:
             yield Obstacle(
                 "a publish drops the credentials that are embedded in it",
-                "keep a copy if anything but its refresh tasks needs them",
+                "keep a copy if they are needed for more than its refresh tasks",
             )
         if self.tasks:
             yield Obstacle(
@@ -153,7 +153,9 @@ class AssessedDatasource:
                 "Tableau 2021.3 or newer takes them",
             )
         if self.is_encrypted:
-            yield Obstacle("its extract is encrypted", "check that it still is after a publish")
+            yield Obstacle(
+                "its extract is encrypted", "check that it is still encrypted after a publish"
+            )
         if "download" in self.unknown:
             yield Obstacle(
                 "this user may not download it", "give it the capability Download Data Source"
@@ -172,7 +174,7 @@ class Assessment:
         takes_updates: whether the server accepts updates of data.
         datasources: the assessed data sources, the largest first.
         unknown: maps each attribute that is unknown for all data sources to the reason.
-        is_complete: whether nothing was left out for lack of requests or of answers.
+        is_complete: whether requests and answers sufficed to look at every fact.
     """
 
     url: str

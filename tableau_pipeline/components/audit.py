@@ -104,8 +104,8 @@ class AuditedDatasource:
 def audit(setup: Setup, server: TableauSite) -> AuditedDatasource:
     """Compare a data source with its last checkpoint and its models.
 
-    The audit changes neither the server nor the journal, and takes no claim. If it fails, the
-    status is UNKNOWN.
+    The audit changes neither the server nor the journal, and takes no claim. If the audit fails,
+    the status is UNKNOWN.
     """
     try:
         return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))

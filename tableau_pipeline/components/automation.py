@@ -27,8 +27,7 @@ def scheduled_assets(datasource: PublishedDatasource, graph: BaseAssetGraph) -> 
     """Return the keys of the assets that the schedule of a data source runs.
 
     Raises:
-        DeclarationError: the schedule cannot run the models first, although the declaration asks
-            for it.
+        DeclarationError: the schedule cannot run the models first, as the declaration demands.
     """
     if not runs_models(datasource):
         # One step makes both assets, and Dagster refuses to run a part of a step.

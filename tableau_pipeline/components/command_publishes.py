@@ -70,8 +70,7 @@ def _unreported(
         last = past_refresh(entry.last_materialization) if entry else None
         taken_at = checkpoint.taken_at if checkpoint else None
         is_new = taken_at and (last is None or last.rows_at < taken_at)
-        # Query the run only if all other conditions hold, because this takes a query for each data
-        # source.
+        # Call `is_of_command` only if all other conditions hold, because each call is a query.
         if checkpoint and is_new and is_of_command(instance, newest):
             yield key, checkpoint
 

@@ -33,8 +33,9 @@ class DbtTrigger:
     models: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Names or unique ids of dbt models. A refresh starts if an invocation built one"
-        " of them, and neither one of them nor a test on them failed. Default: all.",
+        description="Names or unique ids of dbt models. A refresh starts if an invocation built "
+        "one of these models. It does not start if one of them failed or was skipped, or if a "
+        "test on one of them failed. Default: all models.",
     )
 
 
@@ -57,8 +58,8 @@ class Invocation(BaseModel):
 
     Attributes:
         id: dbt's invocation id.
-        results: the status of each node that dbt ran or skipped. A retry lists only the nodes that
-            failed in the build before. So a missing node is no obstacle.
+        results: the status of each node that dbt ran or skipped. A retry lists only nodes that
+            failed before. So a missing node is no obstacle.
         parents: maps each node in the manifest to its parents. The parents of a test are the tested
             models.
     """

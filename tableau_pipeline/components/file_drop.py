@@ -35,12 +35,13 @@ class FileDrop(YamlComponent):
     poll_seconds: int = Field(
         default=30,
         ge=1,
-        description="Seconds between looks. Three looks without a change make a file complete.",
+        description="Seconds between looks. A file is published once three looks in a row find it "
+        "unchanged.",
     )
     publish: dict[str, Any] = Field(
         default_factory=dict,
-        description="Run config of the job publish_file, {project: Uploads}. The default `name` is "
-        "the file's.",
+        description="Run config of the job publish_file, {project: Uploads}. The default of "
+        "`name` is the name of the file.",
     )
 
     @field_validator("publish")

@@ -72,7 +72,7 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
 
 
 def _text(value: Any) -> str:
-    """Return a value of a declaration as text; "none" if it is empty."""
+    """Return a value of a declaration as text; "none" for an empty value."""
     if value in (None, (), ""):
         return "none"
     if isinstance(value, Column):

@@ -21,7 +21,7 @@ def default_status(kind: type[DefaultStatus]) -> DefaultStatus:
     A schedule or sensor starts with this status. A switch in the web UI overrides it.
 
     Raises:
-        RefusedError: the variable has another value.
+        SettingError: the variable is neither `on` nor `off`.
     """
     value = os.environ.get(_VARIABLE) or "off"
     if value not in ("on", "off"):

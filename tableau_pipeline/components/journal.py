@@ -36,7 +36,7 @@ FORMER_RECORDS = (
     "read. To find the data sources that they have published by their tags, run once with "
     "accept: [takeover]"
 )
-# How many journals to read at the same time.
+# The number of journals that are read at the same time.
 _THREADS = 8
 
 
@@ -174,8 +174,7 @@ def setup_of(
         declaration=in_environment(declaration, tableau_project_root()),
         snapshots=snapshots,
         journal=journal,
-        # Sign in, and start hyperd, only when a refresh needs them. An early end then costs
-        # neither.
+        # Sign in and start hyperd only on demand. A refresh that ends early then does neither.
         server=lambda: tableau.session(
             log,
             counts=declaration.needs_counts,

@@ -66,8 +66,8 @@ class Lineage:
     )
     datasource: Literal["metadata_id", "luid"] = Field(
         default="metadata_id",
-        description="What names a data source: its id in Tableau's Metadata API, by which "
-        "catalogues know it, or its LUID, for a site without that API.",
+        description="The name of a data source in events. metadata_id: its id in Tableau's "
+        "Metadata API, which catalogues use. luid: its LUID, for a site without this API.",
     )
     namespace: str = Field(
         default="dagster", min_length=1, description="Namespace of jobs and models."
@@ -160,7 +160,7 @@ def lineage_definitions(
             done += f". {len(news.unknown)} data sources have no id in the Metadata API yet"
             requests = _ask_for(context.instance, news.unknown)
         if news.unreadable:
-            done += f". Left out what was published from files: {news.unreadable}"
+            done += f". Left out data sources published from files: {news.unreadable}"
         return dg.SensorResult(
             requests, skip_reason=None if requests else done, cursor=json.dumps(asdict(cursor))
         )
@@ -201,7 +201,7 @@ def _close(client: "OpenLineageClient", log: logging.Logger) -> None:
         log.error("OpenLineage's client could not be closed: %s", _kind(error))
     else:
         if not is_done:
-            log.warning("Events were still to be sent after %d s: some may be lost", _CLOSE_SECONDS)
+            log.warning("Some events were not sent within %d s, and may be lost", _CLOSE_SECONDS)
 
 
 class _Luids(dg.Config):
@@ -367,7 +367,7 @@ class _News:
         return self.cursor.ids.get(luid or "") if by_id else luid
 
     def _refresh(self, source: Declaration, run_id: str, **known: Any) -> "EndedRefresh":
-        # It imports what the extra brings.
+        # Import this module only here, because it needs the extra.
         from tableau_pipeline.components.lineage_events import EndedRefresh
 
         root = tableau_project_root()
@@ -394,7 +394,7 @@ class _News:
 
 def dataset_of(table: Table, lineage: Lineage) -> "Dataset":
     """Return the dataset of a model or a lake table."""
-    # It imports what the extra brings.
+    # Import this module only here, because it needs the extra.
     from tableau_pipeline.components.lineage_events import Dataset
 
     if table.source is None:

@@ -27,8 +27,8 @@ _TABLEAU = "tableau"
 
 
 def _facet(kind: Any, *values: Any, **more: Any) -> Any:
-    # All facets take `producer`, which attrs derives from a private name. The type checker does not
-    # see it, so hide the type of `kind`.
+    # All facets take the argument `producer`, which attrs derives from a private name. The type
+    # checker does not know this argument, so `kind` has the type Any.
     return kind(*values, **more, producer=_PRODUCER)
 
 
@@ -72,7 +72,7 @@ class EndedRefresh:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def events(self) -> tuple[RunEvent, RunEvent]:
-        """Return the events of the start and the end; both are equal in each call."""
+        """Return the events of the start and the end. Two calls return equal events."""
         # The run's own id does not suffice, because a run may refresh several data sources. Not
         # every refresh is a run.
         name = f"dagster:{self.run_id or self.ended}/{self.key}"

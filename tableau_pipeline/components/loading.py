@@ -157,7 +157,7 @@ def _unusable_models(
     }
     for datasource in datasources:
         for keys, model in datasource.models:
-            # A stored snapshot shows that another code location makes the model.
+            # If the model has a stored snapshot, another code location makes the model.
             if model not in models and not (snapshots and snapshots.store.newest(model)):
                 yield (
                     f'{datasource.at(*keys)}: there is no asset "{model}": {guess(model, models)}'
@@ -458,7 +458,7 @@ def _as_declaration_errors(folder: Path) -> Generator[None]:
         )
         raise DeclarationError(f"{place}this is not YAML: {explanation}") from None
     except ComponentTreeException as error:
-        # A refusal reports a mistake in the YAML or in an environment variable.
+        # A refusal explains a mistake in the YAML or in an environment variable.
         if refusal := _refusal(error):
             raise refusal from None
         # Keep the traceback of any other error for the author of the definitions.
@@ -466,7 +466,7 @@ def _as_declaration_errors(folder: Path) -> Generator[None]:
 
 
 def _refusal(error: BaseException | None) -> RefusedError | None:
-    """Return the refusal that caused an error; None if there is none."""
+    """Return the refusal that caused an error; None if no refusal caused it."""
     while error:
         if isinstance(error, RefusedError):
             return error
@@ -475,7 +475,7 @@ def _refusal(error: BaseException | None) -> RefusedError | None:
 
 
 def _unknown_type(problem: str, folder: Path) -> str:
-    """Describe an unknown component type, with its place in the YAML if the place is found."""
+    """Describe an unknown component type, with its place in the YAML if known."""
     match = re.search(r"Module `(.+)` has no attribute `(.+)`", problem)
     module, name = match.groups() if match else ("", "")
     suggestion = guess(name, vars(sys.modules[module])) if module in sys.modules else ""

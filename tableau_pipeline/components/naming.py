@@ -86,13 +86,13 @@ class Tokens(Names):
         return f"{kind}-{digest[:10]}"
 
     def rows(self, tables: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the number of rows of each table, under a number instead of its name."""
+        """Return the number of rows of each table, under a number instead of the table's name."""
         numbered = enumerate(tables[name] for name in sorted(tables))
         return {f"table-{number}": rows for number, rows in numbered}
 
     def tasks(self, tasks: Sequence[RefreshTask]) -> Sequence[RefreshTask]:
         """Return tasks without their ids and addresses, and without the names of schedules."""
-        # The name of the schedule comes first, in quotes, and may contain quotes.
+        # Remove the name of the schedule, which comes first, in quotes, and may contain quotes.
         return [replace(task, id="", url="", when=task.when.rpartition('", ')[2]) for task in tasks]
 
     def reason(self, text: str) -> str:

@@ -19,7 +19,7 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Status
 from tableau_pipeline.yaml_keys import keyed
 
-# Values of `Status`.
+# The values of `Status` that can be reported.
 Reported = Literal["failed", "refused", "drifted", "late", "held"]
 # The "@" avoids a clash, because a data source may have the key "audit", but no key has an "@".
 _JOB = f"@{AUDIT}"
@@ -30,12 +30,12 @@ _LONGEST = 1500
 
 @keyed
 class Notify:
-    """Where to report which problems of data sources."""
+    """The problems of data sources to report, and the services that get the reports."""
 
     urls: tuple[str, ...] = Field(
         min_length=1,
-        description="Apprise URLs: Slack, Teams, mail and more. They hold secrets, so take them "
-        'from the environment: ["{{ env.SLACK_URL }}"].',
+        description="Apprise URLs: Slack, Teams, mail and more. The URLs contain secrets, so take "
+        'them from the environment: ["{{ env.SLACK_URL }}"].',
     )
     on: tuple[Reported, ...] = Field(
         default=("failed", "refused", "drifted", "late", "held"),
@@ -151,7 +151,7 @@ def incidents(
         found += statuses_of_files(instance).values()
     except RefusedError as error:
         # Unreadable records must not stop the messages about all other data sources.
-        text = f"The status of what was published from files is unknown: {error}"
+        text = f"The status of data sources published from files is unknown: {error}"
         yield Incident(_FILES, Status.FAILED, text, text)
     else:
         yield Incident(_FILES)

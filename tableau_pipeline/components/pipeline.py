@@ -40,7 +40,7 @@ def _resource_names(value: Any) -> Any:
 
 
 class TableauPipelineScaffolder(dg.Scaffolder):
-    """Writes the declaration, and for a new project `.env` and the settings of Dagster."""
+    """Writes the declaration; for a new project, also `.env` and the settings of Dagster."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Write the missing files; make git ignore files with secrets or data.
@@ -81,7 +81,8 @@ class TableauPipeline(YamlComponent):
         default=_DEFAULT_NAMES,
         json_schema_extra={"default": True},
         description="true: spark, hyper, tableau and snapshots, set up from the environment. A "
-        "list: only these. With io_manager in it, snapshots is the default IO manager.",
+        "list: only the listed resources. If the list has io_manager, snapshots is the default IO "
+        "manager.",
     )
     in_process: bool = Field(
         default=False,
@@ -91,8 +92,8 @@ class TableauPipeline(YamlComponent):
     keep_days: float = Field(
         default=_KEEP_DAYS,
         gt=0,
-        description="Days until a replaced snapshot is removed, unless a refresh may still "
-        "compare with it. Must be longer than any run takes.",
+        description="Days until a replaced snapshot is removed. A snapshot with which a refresh "
+        "may still compare stays longer. Must exceed the duration of any run.",
     )
     audit: AuditTime | None = Field(
         default=None,

@@ -49,8 +49,8 @@ class PublishFileConfig(RefreshConfig):
     project: str = Field(default="Default", description='Path of the project, "A/B".')
     mode: str = Field(
         default="replace",
-        description="replace: publish the rows of these files only. append: add them to those of "
-        "earlier files; a file of the same name replaces its own rows.",
+        description="replace: publish only the rows of these files. append: keep the rows of "
+        "earlier files; a file with the name of an earlier file replaces that file's rows.",
     )
     format: str | None = Field(
         default=None, description="csv, json or parquet. Default: by file name suffix."
@@ -65,28 +65,28 @@ class PublishFileConfig(RefreshConfig):
     )
     bad_rows: str = Field(
         default="refuse",
-        description="Rows that do not fit the columns: refuse or drop. They are counted and "
-        "reported.",
+        description="What to do if rows do not fit the columns: refuse the publish, or drop these "
+        "rows. The run counts and reports the rows.",
     )
     key: list[str] = Field(
         default_factory=list,
-        description="Columns that identify a row. With them, only changed rows are sent.",
+        description="Columns that identify a row. With such a key, only changed rows are sent.",
     )
     file_column: str | None = Field(
         default=None,
-        description="With mode append: a column to add, with the file name of each row. With it, "
-        "only new and changed files are sent.",
+        description="With mode append: name of a new column with the file name of each row. With "
+        "this column, only new and changed files are sent.",
     )
     nested: str = Field(
         default="refuse",
-        description="Arrays, maps and structs of Parquet files: refuse, or publish as json text, as"
-        " those of JSON files always are.",
+        description="Arrays, maps and structs of Parquet files: refuse them, or publish them as "
+        "JSON text (json). Nested values of JSON files are always published as JSON text.",
     )
     create_project: bool = Field(default=False, description="Create the project if it is absent.")
     adopt: bool = Field(
         default=False,
         description="Take over a data source that this pipeline did not publish. Its rows are "
-        "replaced; if work of people would go, it needs accept: [overwrite].",
+        "replaced. If edits of people would be lost, the publish needs accept: [overwrite].",
     )
 
     # Check the choices here, because Dagster's config classes do not support Literal.
@@ -116,7 +116,7 @@ class PublishFileConfig(RefreshConfig):
         return FilePublication(paths=(self.path,), key=tuple(self.key), **options)
 
     def declaration(self) -> Declaration:
-        """Return the declaration of the data source."""
+        """Return the declaration of the data source that the files feed."""
         return self.publication().declaration()
 
 
@@ -142,8 +142,8 @@ def publish_files(
         file_store = publication.store(
             snapshots.store,
             run_id=context.run.run_id,
-            # `store` calls this function only when it is this run's turn, because an earlier run
-            # may publish another version before.
+            # `store` calls this function only in this run's turn, because an earlier run may still
+            # publish another version.
             published=lambda: published_version(
                 declaration,
                 journal,
@@ -165,7 +165,7 @@ def publish_files(
             done = config.carry_out(setup, user=context.run.tags.get(USER_TAG))
         except RefreshError as error:
             tag_run(context, declaration, error)
-            # Name the file in the refusal. Refused credentials are no problem of the file.
+            # Name the file in a refusal. But refused credentials have nothing to do with the file.
             if isinstance(error, RefusedError) and not isinstance(error, CredentialsError):
                 first, *others = error.refusals
                 first = replace(first, problem=f"{config.path}: {first.problem}")

@@ -100,7 +100,7 @@ def snapshots_of(
     return with_lakes(stored, declaration, snapshots.copies) if has_lakes else stored
 
 
-# The pool of the steps that sign in to Tableau. The instance limits how many run at once.
+# The pool of the steps that sign in to Tableau. The instance limits how many steps run at once.
 POOL = "tableau"
 
 
@@ -116,15 +116,17 @@ class RefreshConfig(dg.Config):
     )
     rollback: int = Field(
         default=0,
-        description="Publish again what the refresh of this number published, and hold the data "
-        "source there until a user releases it. It excludes build_only, metadata_only, accept, "
+        description="Number of an earlier refresh. Publish its rows and metadata again, and hold "
+        "the data source until a user releases it. Excludes build_only, metadata_only, accept, "
         "approval and plan.",
     )
-    why: str = Field(default="", description="Why it is rolled back, for all who see it held.")
+    why: str = Field(
+        default="", description="Reason for the rollback, shown to everyone who sees the hold."
+    )
     by: str = Field(
         default="",
-        description="Who asks for it, for the records. Default: who launched the run, if Dagster "
-        "knows, or the run itself.",
+        description="User who requests the refresh, for the records. Default: the user who "
+        "launched the run, if Dagster knows the user; otherwise the run itself.",
     )
     accept: list[str] = Field(
         default_factory=list,
@@ -132,12 +134,12 @@ class RefreshConfig(dg.Config):
     )
     approval: dict[str, Any] = Field(
         default_factory=dict,
-        description="Refuse what this approval does not cover: an entry of the file of "
-        "`tableau-pipeline plan --base REV --out FILE`.",
+        description="Refuse changes that this approval does not cover. The approval is an entry "
+        "in the file of `tableau-pipeline plan --base REV --out FILE`.",
     )
     plan: dict[str, Any] = Field(
         default_factory=dict,
-        description="Carry out exactly this plan, or refuse: an entry of the file of "
+        description="Carry out exactly this plan, or refuse. The plan is an entry in the file of "
         "`tableau-pipeline plan --out FILE`.",
     )
     samples: bool = Field(
@@ -314,8 +316,8 @@ def _specs(
 ) -> list[dg.AssetSpec]:
     """Return the specs of the extract and of the published data source.
 
-    Both assets are skippable, because a run may build but not publish, or change nothing. Both
-    assets are in one group, which Dagster's lineage can show as one box.
+    Both assets are skippable, because a run may only build the file, or change nothing. Both assets
+    are in one group, which Dagster's lineage can show as one box.
     """
     group = safe_name(declaration.key)
     extract, published = asset_keys(declaration.key)

@@ -29,8 +29,8 @@ class PublishedFile:
 
     Attributes:
         history: the history in the data source's journal.
-        run: the newest run that published or failed; None if only the command `publish` published.
-        by_command: whether the last publish, or the last failure, was by the command `publish`.
+        run: the newest run that published the data source or failed to; None if no run tried.
+        by_command: whether the command `publish`, not a run, made the last attempt.
         problem: why the journal's records cannot be read; "" if they can be read.
     """
 
@@ -81,8 +81,8 @@ def records_of_files(
 ) -> tuple[Mapping[str, StoredRecord], Mapping[str, str]]:
     """Map keys of data sources of files to newest records, and other keys to read errors.
 
-    A sensor may call this function every minute. The calls cost one listing, and for each data
-    source another listing and a read. Raises errors like `newest_records`.
+    A sensor may call this function every minute. A call takes one listing, and for each data source
+    another listing and a read. Raises errors like `newest_records`.
     """
     keys = journal_place().keys_in(tableau_project_root())
     newest = newest_records(instance, {key for key in keys if key.startswith(KEY_PREFIX)})
@@ -98,7 +98,7 @@ def is_of_command(instance: dg.DagsterInstance, newest: StoredRecord) -> bool:
 
 
 def _is_later(instance: dg.DagsterInstance, newest: StoredRecord, run: dg.RunRecord) -> bool:
-    """Whether the command `publish` wrote the newest record, and after the creation of `run`."""
+    """Whether the command `publish` wrote the newest record after the creation of `run`."""
     last = _last(newest)
     # Compare the times, because a run may fail before it writes a record.
     is_later = last is not None and run.create_timestamp < last[1]

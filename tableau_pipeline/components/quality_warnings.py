@@ -91,7 +91,7 @@ def _set_warnings(
     watched: Mapping[str, PublishedDatasource],
     texts: Mapping[str, str],
 ) -> Iterator[str]:
-    """Set and remove warnings; yield an error if another attempt may succeed."""
+    """Set and remove warnings; yield the errors after which another attempt may succeed."""
     # If the code location was reloaded, the texts may be for other data sources.
     for key in sorted(watched.keys() & texts):
         try:

@@ -25,7 +25,7 @@ _MAX_RESULTS = 1000
 def rejected_models(
     instance: dg.DagsterInstance, graph: AssetGraph, models: Collection[str]
 ) -> Mapping[str, Sequence[str]]:
-    """Map each model with rejected newest rows to the blocking checks that rejected the rows.
+    """Map each model with rejected newest rows to the blocking checks that rejected these rows.
 
     If all checks pass, a few reads suffice for any number of models.
     """
@@ -100,7 +100,7 @@ def _foreign_failures(
 def _rejects(
     instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, is_partitioned: bool
 ) -> bool:
-    """Whether the check's last result about rows that the model still has is a failure."""
+    """Whether a check failed at its last look at rows that the model still has."""
     results = check_history(instance, check, limit=_MAX_RESULTS if is_partitioned else 1)
     # Stop here in the usual case, because most checks have never failed.
     if not any(map(_is_failure, results)):
@@ -140,7 +140,7 @@ def _is_failure(result: AssetCheckExecutionRecord) -> bool:
 
 
 def _covers(result: AssetCheckExecutionRecord, materialization: dg.EventLogRecord) -> bool:
-    """Whether a result is about the rows that a materialization has written."""
+    """Whether a check result is about the rows that a materialization wrote."""
     # If a step both makes and checks a model, the check ends before Dagster records the
     # materialization.
     if result.run_id and result.run_id == materialization.run_id:

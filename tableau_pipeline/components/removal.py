@@ -24,11 +24,11 @@ _PATIENCE = 10.0
 def published_below(
     instance: dg.DagsterInstance, site: TableauSite, root: str
 ) -> Iterator[tuple[str, RemoteDatasource]]:
-    """Yield the key and the data source of each publish by this deployment below a root."""
+    """Yield the key and the data source for all data sources of this deployment below a root."""
     ours = journal_of(instance, "", root=root).instance
     for remote in site.tagged(f"{INSTANCE_TAG_PREFIX}{ours}", revisions=False):
         key, *others = remote.keys or ("",)
-        # A data source that another deployment has taken over has tags of that deployment.
+        # Skip a data source that another deployment has taken over, and that has its tags.
         if ours in remote.instances and key and not others and root_of(key) == root:
             yield key, remote
 

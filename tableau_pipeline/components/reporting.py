@@ -30,8 +30,8 @@ _NOT_REACHED = "Not checked, as the refresh was refused before."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RECONCILIATION, METADATA = "reconciliation", "metadata"
 _TO_SETTLE = (
-    "To settle it, declare what is on the server, or run once with accept: [metadata], which "
-    "leaves it there and no longer reports it"
+    "To settle the conflict, declare the value on the server, or run once with "
+    "accept: [metadata]: then the value on the server stays, and is no longer reported"
 )
 _COUNTED = {"server": "server", "download": "downloaded file"}
 _DESCRIPTIONS = {
@@ -51,9 +51,9 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
             "The published data, counted or read back, equals the models."
         )
     # Add this check even if no metadata is declared, because models may bring metadata after a run.
-    descriptions[METADATA] = "The server has the declared metadata; what people changed is listed."
+    descriptions[METADATA] = "The server has the declared metadata. Changes by people are listed."
     if has_deadline:
-        text = "The published version of every model meets `freshness`, and not only the refresh."
+        text = "The published version of every model, too, and not only the refresh, is in time."
         descriptions[DATA_AGE] = text
     asset_key, blocking = dg.AssetKey.from_user_string(declaration.key), {*map(str, Check)}
     return [
@@ -102,7 +102,7 @@ def failed_checks(
     """Yield the failed checks that stopped a refresh, and the last results of all other checks."""
     severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, HeldError):
-        # A hold prevents all checks. But the step succeeds, so Dagster needs a result of each
+        # A hold prevents all checks, but the step succeeds. So Dagster needs a result of each
         # check.
         yield from _refused_checks(instance, declaration, (), dg.AssetCheckSeverity.WARN)
     if isinstance(error, RefusedError):
@@ -131,8 +131,7 @@ def _refused_checks(
         previous = evaluation(last[0]) if last else None
         words = _last_words(previous)
         note = f"{_NOT_REACHED} {words}".strip()
-        # Repeat a pass. If the last result was a failure, or there is no result yet, report a
-        # warning.
+        # If the check passed last time, report a pass again. Otherwise, report a warning.
         fails = previous is None or not previous.passed
         yield _result(declaration, spec.name, note if fails else None, note=note)
 
@@ -202,7 +201,7 @@ def _metadata(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _column_metadata(
     declaration: Declaration, checkpoint: Checkpoint, values: Values
 ) -> dict[str, Any]:
-    """Return the column schema and the column lineage. With several tables, prefix table names.
+    """Return the column schema and lineage. With several tables, names are "table.column".
 
     Args:
         values: the declared metadata.
@@ -280,7 +279,7 @@ def escaped(text: str) -> str:
 
 
 def extract_result(declaration: Declaration, done: Refreshed | Built) -> dg.MaterializeResult:
-    """Return the result of the extract, which has all rows or the payload of an update."""
+    """Return the result for the extract, which is the full file or an update's payload."""
     extract, is_sent = done.extract, isinstance(done, Refreshed)
     if extract is None:
         raise ValueError("no extract was built")
@@ -420,8 +419,8 @@ def _details(done: Refreshed) -> Mapping[str, Any]:
 def _rows_sent(done: Refreshed) -> int:
     """Return how many rows a refresh sent.
 
-    For each table of an update, count the inserted rows or the deleted rows, whichever are more.
-    For a full publish, count all rows, because the changed rows are unknown.
+    For each table of an update, count the inserted rows or the deleted rows, whichever number is
+    larger. For a full publish, count all rows, because the changed rows are unknown.
     """
     if isinstance(done.plan, Publish) and done.extract:
         return sum(done.extract.rows.values())
@@ -492,8 +491,8 @@ _LONGEST_TAG = 63
 def run_tag(key: str) -> str:
     """Return the key of the run tag with the decision of a data source's refresh."""
     # Dagster allows one slash and 63 characters in a tag key, so slashes become dots. A key that is
-    # too long gets a digest. So does a key with a dot, because "a.b" and "a/b" would get the same
-    # tag.
+    # too long gets a digest. A key with a dot gets a digest, too, because "a.b" and "a/b" would get
+    # the same tag.
     text = key.replace("/", ".")
     if len(text) > _LONGEST_TAG or "." in key:
         text = f"{text[: _LONGEST_TAG - 9]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"

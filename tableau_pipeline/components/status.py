@@ -177,8 +177,8 @@ def statuses(
 
     Args:
         reads_journal: whether to read every journal. Sensors pass False, because they look every
-            minute. Then only running data sources have their journals read, and only these data
-            sources get a checkpoint.
+            minute. Then the function reads only the journals of running data sources, and only
+            these data sources get a checkpoint.
 
     Raises errors like `newest_records`. A data source with unreadable records is UNKNOWN.
     """
@@ -227,7 +227,7 @@ def _if_held(status: DatasourceStatus, held: Mapping[str, Hold | RefusedError]) 
 def _if_fresh(
     status: DatasourceStatus, freshness: Freshness | None, known: History | None
 ) -> DatasourceStatus:
-    """Look for problems in the journal, or with the deadline, if the last run shows no problem.
+    """Check the journal and the deadline of a data source whose last run shows no problem.
 
     Args:
         known: the history in the data source's journal; None if the journal was not read.
@@ -500,7 +500,7 @@ class StepFailure:
     """The failure of a data source's step, or of an earlier step of the run.
 
     Attributes:
-        text: the reason; "" if no step failed.
+        text: the reason of the failure; "" if no step failed.
         accepts: the values of `accept` with which a run is not refused; empty if no value helps.
         is_before: whether an earlier step failed, not the step of the data source.
     """

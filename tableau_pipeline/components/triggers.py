@@ -15,7 +15,7 @@ from tableau_pipeline.yaml_keys import Zone, keyed
 RETRY_CRON = "*/30 * * * *"
 
 
-# The numbers of minutes that divide an hour, and of hours that divide a day.
+# The numbers of minutes that divide an hour, and the numbers of hours that divide a day.
 _PARTS = {"m": (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30), "h": (1, 2, 3, 4, 6, 8, 12)}
 
 
@@ -44,13 +44,13 @@ class AfterTrigger:
     """Refresh when any upstream model is new, or when all upstream models are new."""
 
     after: Literal["any", "all"] = Field(
-        description="any: as soon as one model is new. all: once all are, feeds included. With "
-        "`every` alone: any."
+        description="any: refresh as soon as one model is new. all: refresh once all models, "
+        "including feeds, are new. With `every` alone: any."
     )
     every: Every | None = Field(
         default=None,
-        description="Refresh at most once in each quarter of an hour (15m), or two hours (2h), of "
-        "the day.",
+        description="Refresh at most once in each interval, such as each quarter of an hour (15m) "
+        "or every two hours (2h) of the day.",
     )
 
 
@@ -76,7 +76,8 @@ class CronTrigger:
     )
     upstream: bool = Field(
         default=False,
-        description="First run all upstream in this code location. Not for partitioned models.",
+        description="First run all upstream assets in this code location. Not for partitioned "
+        "models.",
     )
 
 
@@ -91,7 +92,7 @@ _CLASSES = {
 def _read_trigger(value: Any) -> Any:
     """Read a trigger as the class that its key names.
 
-    A union would report the errors of all classes.
+    Validation as a union would report the errors of all classes.
     """
     if isinstance(value, AfterTrigger | CronTrigger | DbtTrigger):
         return value
@@ -131,9 +132,9 @@ def automation_conditions(
     # Dagster remembers the update of each model until it requests a refresh. A refresh by hand does
     # not reset the memory, so an extra refresh without changes follows. Do not combine the update
     # or the request with other conditions by "or". Dagster does not know the time of a combined
-    # condition. It would forget a model that became new just after the request, and the requested
-    # refresh may have missed this model. Unlike eager(), do not wait for missing partitions: a day
-    # that never arrives must not block all refreshes.
+    # condition. So it would forget a model that became new just after the request, although the
+    # requested refresh may have missed this model. Unlike eager(), do not wait for missing
+    # partitions: a day that never arrives must not block all refreshes.
     updates = [is_.asset_matches(model, updated) for model in models]
     events = updates if trigger.after == "all" else [is_.any_deps_match(updated)]
     if trigger.every:

@@ -33,7 +33,7 @@ class YamlComponent(dg.Component, dg.Resolvable):
     @classmethod
     @cache
     def model(cls) -> type[BaseModel]:
-        """Return a model that takes any keys, with the JSON schema of the component."""
+        """Return a model that accepts any keys, but has the JSON schema of the component."""
         component = TypeAdapter(cls)
 
         class Keys(RootModel[dict[Any, Any]]):
@@ -57,7 +57,7 @@ class YamlComponent(dg.Component, dg.Resolvable):
         Raises:
             DeclarationError: keys are wrong or repeated, or Dagster would skip models in the same
                 folder. The message has a line with the place in the file for each problem.
-            pydantic.ValidationError: keys that come from no file are wrong.
+            pydantic.ValidationError: keys are wrong, and they come from Python, not from a file.
         """
         keys = model.model_dump()
         # Resolve only files with a template, because Dagster's resolution visits every key.

@@ -32,7 +32,7 @@ class Cutoff(Frozen):
     """The cutoff of `retain`: rows with `column` below `value` are not published.
 
     Attributes:
-        days: the declared number of days. The cutoff moves only if a model or this number changes.
+        days: the declared number of days. Until a model or this number changes, the cutoff stays.
         value: the cutoff as text, a date or a timestamp in UTC.
     """
 
@@ -150,7 +150,7 @@ class Window:
 
 
 class Checkpoint(Frozen):
-    """The published data source, as far as known. It is valid only for this server, site and LUID.
+    """The published data source, as far as known; valid only for this server, site and LUID.
 
     Attributes:
         refresh: the number of the refresh that recorded this checkpoint; the highest number counts.
@@ -179,7 +179,7 @@ class Checkpoint(Frozen):
         taken_at: when a refresh last made the published rows equal to the models, even if no row
             had changed. A refresh of the metadata alone does not count.
         compared_at: when a comparison last found the published rows equal to the models' rows.
-        no_updates: why the next change is published in full; None if an update may suffice.
+        no_updates: why the next change needs a full publish; None if an update may suffice.
         unreconciled: why the published rows were not compared with the models' rows.
         accepted: what users accepted for the refresh; None if nothing was accepted.
         distrust: why no update may build on this checkpoint before a comparison; None if an update
@@ -246,7 +246,7 @@ class Checkpoint(Frozen):
 
 
 class Outcome(StrEnum):
-    """How a request ended. With LOST, the server may have changed; else only DONE has changed it.
+    """How a request ended. Only DONE has changed the server for certain; LOST may have changed it.
 
     REFUSED: the server refused to start the request. LOST: the outcome can no longer be found out.
     """

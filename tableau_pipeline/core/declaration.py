@@ -58,14 +58,14 @@ class Guard:
         default=0.5,
         ge=0,
         le=1,
-        description="The refresh is refused if this share of the published rows, or more, would go."
-        " 0: no row may go. 1: all may.",
+        description="The refresh is refused if it would remove this share of the published rows, "
+        "or more. 0: no row may be removed. 1: all rows may be removed.",
     )
     max_change: float | None = Field(
         default=None,
         ge=0,
-        description="The refresh is refused if more rows than this share of the published ones "
-        "would come, go or change. Default: no limit.",
+        description="The refresh is refused if it would add, remove or change more than this "
+        "share of the published rows. Default: no limit.",
     )
 
 
@@ -75,14 +75,15 @@ class Entitlements:
 
     table: str = Field(description="The table of this data source that has a row for each right.")
     user: str = Field(
-        description="Its column of users, as USERNAME() names them. A refresh is refused if one is "
-        "NULL, or the site has none of them."
+        description="The table's column of users, by the names of USERNAME(). A refresh is "
+        "refused if a user is NULL, or if the site has none of the users."
     )
     max_shrink: float = Field(
         default=0.2,
         ge=0,
         le=1,
-        description="It is also refused if the table would be empty, or lose this share or more.",
+        description="A refresh is also refused if the table would be empty, or would lose this "
+        "share of its rows, or more.",
     )
 
 
@@ -90,7 +91,9 @@ class Entitlements:
 class Retain:
     """A rolling window: rows older than `days` are not published."""
 
-    column: str = Field(description="A date or timestamp column. Rows where it is NULL are kept.")
+    column: str = Field(
+        description="A date or timestamp column. Rows with NULL in this column are kept."
+    )
     # More days would lead to a date before the first year that Python and hyperd can read.
     days: int = Field(
         gt=0, le=500_000, description="Rows older than this many days are not published."
@@ -142,7 +145,7 @@ class Table:
     )
     fields: Annotated[tuple[FieldMetadata, ...], by_name(FieldMetadata)] = Field(
         default=(),
-        description="What people see of columns, by column: {net: {caption: Net amount}}.",
+        description="How Tableau shows columns, by column: {net: {caption: Net amount}}.",
     )
 
     @model_validator(mode="after")
@@ -182,7 +185,9 @@ class Republish:
         "the file's size.",
     )
     after: int | None = Field(
-        default=None, ge=1, description="Or after this many updates. Default: no limit."
+        default=None,
+        ge=1,
+        description="Publish in full also after this many updates. Default: no limit.",
     )
 
 
@@ -204,8 +209,8 @@ class Reconcile:
     )
     checksums: bool = Field(
         default=False,
-        description="Compare a checksum of all rows, not only their number; not of a file above "
-        "`max_mb`, which the check says.",
+        description="Compare a checksum of all rows, not only their number. A file above `max_mb` "
+        "gets no checksum, and the check reports this.",
     )
 
     @property
@@ -263,8 +268,8 @@ class Declaration(Properties):
     ] = Field(description="Tables of the data source, by name.")
     key: str = Field(
         default="",
-        description="Asset key. Default: derived from the name as in dagster-tableau, whose "
-        "dashboards then follow this asset.",
+        description="Asset key. Default: derived from the name by the rule of dagster-tableau, so "
+        "that its dashboards follow this asset.",
     )
     create_project: bool = Field(
         default=False, description="Create the project if it does not exist."
@@ -272,9 +277,9 @@ class Declaration(Properties):
     adopt: bool = Field(
         default=False,
         description="Take over a data source of this name that this pipeline did not publish. Its "
-        "rows are replaced; calculated fields, captions and folders stay, unless they "
-        "use what ours lacks: then the refresh needs accept: [overwrite]. It is always "
-        "saved as a .tdsx file first.",
+        "rows are replaced. Calculated fields, captions and folders stay. If they use fields that "
+        "the new data source lacks, the refresh needs accept: [overwrite]. The old data source is "
+        "always saved as a .tdsx file first.",
     )
     relationships: tuple[Relationship, ...] = Field(
         default=(),
@@ -282,8 +287,8 @@ class Declaration(Properties):
     )
     on_schema_change: SchemaPolicy = Field(
         default="additive",
-        description="additive: publish new columns and tables, refuse other changes. refuse, "
-        "publish: all of them.",
+        description="additive: publish new columns and tables, and refuse all other changes. "
+        "refuse: refuse every change. publish: publish every change.",
     )
     republish: Republish = Field(
         default_factory=Republish,
@@ -291,8 +296,8 @@ class Declaration(Properties):
     )
     on_oversize: Literal["publish", "split"] = Field(
         default="publish",
-        description="Instead of an update above the limit, publish the full file, or split the "
-        "update: then dashboards may show old and new rows together for a while.",
+        description="If an update is above the limit, publish the full file, or split the update. "
+        "During a split update, dashboards may show old and new rows together.",
     )
     payload_limit_mb: float | None = Field(
         default=None,
@@ -323,8 +328,8 @@ class Declaration(Properties):
         default=None,
         ge=2,
         le=4,
-        description="The newest version of the .hyper format that your readers can open, 2, 3 or 4;"
-        " columns that need a newer one are refused.",
+        description="The newest version of the .hyper format that your readers can open, 2, 3 or "
+        "4. Columns that need a newer version are refused.",
     )
     reconcile: Annotated[
         Reconcile | None,
@@ -347,11 +352,12 @@ class Declaration(Properties):
     )
     folders: Annotated[tuple[Members, ...], MEMBERS] = Field(
         default=(),
-        description="Folders of fields: {Money: [net, Margin]}. Or `folder` of each field.",
+        description="Folders of fields: {Money: [net, Margin]}. Each field can also name its "
+        "`folder`.",
     )
     metadata: MetadataPolicy = Field(
         default_factory=MetadataPolicy,
-        description="What becomes of captions, formats and other metadata that people edited.",
+        description="How to treat captions, formats and other metadata that people edited.",
     )
     guarded: bool = Field(
         default=False,
@@ -444,7 +450,7 @@ class Declaration(Properties):
 
     @property
     def fact_table(self) -> str:
-        """The table that no relationship leads to. Its rows are the grain of the data source."""
+        """The table that no relationship points to, and whose rows are the data source's grain."""
         pointed_to = {edge.one for edge in self.relationships}
         return next(table.name for table in self.tables if table.name not in pointed_to)
 
@@ -456,7 +462,7 @@ class Declaration(Properties):
         return tuple(dict.fromkeys([*(table.model for table in self.tables), *feeds]))
 
     def target(self, table: str) -> TableName:
-        """Return the table of the published file that holds the rows of a declared table."""
+        """Return the table in the published file that contains the rows of a declared table."""
         return TableName(EXTRACT_SCHEMA, self.published_name(table))
 
     def published_name(self, table: str) -> str:

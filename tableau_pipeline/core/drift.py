@@ -109,7 +109,7 @@ class Job:
 
     @property
     def window(self) -> Window | None:
-        """The time from the job's start to its end; None if the server does not report both."""
+        """The time from the job's start to its end; None if the server did not report the times."""
         if self.completed_at and (start := self.started_at or self.created_at):
             return Window(start, self.completed_at)
         return None
@@ -118,8 +118,10 @@ class Job:
 class NoJob(StrEnum):
     """Why a server does not show a job.
 
-    GONE: the server has removed the job; some servers remove finished jobs at once. HIDDEN: this
-    user may not query jobs. According to Tableau's reference, only administrators may.
+    GONE: the server has removed the job, as some servers do right after its end.
+
+    HIDDEN: this user may not query jobs. By Tableau's reference, only administrators may query
+    jobs.
     """
 
     GONE = "gone"
@@ -172,7 +174,7 @@ def still_late(
 
     Args:
         came: a new time stamp; None if there is no new time stamp. The first update that explains
-            it is no longer late.
+            this time stamp is no longer late.
     """
     waiting = [window for window in late if now <= window.end + timedelta(seconds=LONGEST_LAG)]
     for number, window in enumerate(waiting):
@@ -250,7 +252,7 @@ class Change:
 
     @property
     def lateness(self) -> float | None:
-        """The seconds from our change to the time stamp; None if another user moved the time stamp.
+        """The seconds from our change to the time stamp; None if another user changed it.
 
         If another user moves the time stamp soon after our change, the site only seems to be late.
         """

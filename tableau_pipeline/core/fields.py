@@ -57,13 +57,13 @@ class Permission:
 
     group: str = Field(
         min_length=1,
-        description='Group of the site, "All Users". If several domains have it: '
+        description='Group of the site, "All Users". If several domains have the group: '
         "example.com\\Analysts.",
     )
     allow: tuple[Capability, ...] = Field(
-        description="Capabilities, as the REST API calls them. In Tableau, Read is View, ExportXml "
-        "Download, Write Overwrite, VizqlDataApiAccess API Access, and ChangeHierarchy "
-        "Move.",
+        description="Capabilities, by their names in the REST API. Tableau shows other names: "
+        "View for Read, Download for ExportXml, Overwrite for Write, API Access for "
+        "VizqlDataApiAccess, Move for ChangeHierarchy.",
     )
 
 
@@ -85,30 +85,31 @@ class Properties:
     _: KW_ONLY
     description: str | None = Field(
         default=None,
-        description="Its description in Tableau. Its models are added, and with PIPELINE_WEB_URL a "
-        "link to the asset. Default: left to people.",
+        description="Description in Tableau. A refresh adds the names of the models and, with "
+        "PIPELINE_WEB_URL, a link to the asset. Default: left to people.",
     )
     owner: str | None = Field(
         default=None,
         min_length=1,
-        description="User who is to own it; if several domains have it: example.com\\ann. Default: "
-        "unchanged; at first, the pipeline's user.",
+        description="User who owns the data source. If several domains have the user: "
+        "example.com\\ann. Default: the owner stays; a new data source belongs to the pipeline's "
+        "user.",
     )
     tags: Annotated[tuple[str, ...], AfterValidator(_tags)] = Field(
-        default=(), description="Its tags. Those of people stay."
+        default=(), description="Tags of the data source. Tags that people added stay."
     )
     certify: Literal["after_reconcile"] | None = Field(
         default=None,
-        description="Certify it once the published rows were found equal to the models, and "
-        "withdraw that if they are not. Default: left to people.",
+        description="Certify the data source after a comparison has found its rows equal to the "
+        "models. Withdraw the certification if they differ. Default: left to people.",
     )
     certification_note: str | None = Field(
         default=None, description="With `certify`: the note of the certification."
     )
     permissions: tuple[Permission, ...] = Field(
         default=(),
-        description="What groups may do, [{group: Analysts, allow: [Read, Connect]}]. All "
-        "else is left to people.",
+        description="Capabilities of groups, [{group: Analysts, allow: [Read, Connect]}]. All "
+        "other permissions are left to people.",
     )
     quality_warning: bool = Field(
         default=False,
@@ -165,7 +166,7 @@ Aggregation = Literal[
     "attr",
 ]
 DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
-# Maps aggregations to Tableau's names. For all other aggregations, Tableau's name is ours with a
+# Maps aggregations to Tableau's names. For any other aggregation, Tableau's name is our name with a
 # capital letter.
 _AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
 
@@ -205,14 +206,17 @@ class _DisplaySettings:
     # In YAML, the name is the key above the field. For a calculation, it is also the caption.
     name: SkipJsonSchema[str] = ""
     description: str = Field(
-        default="", description="Shown when people point at the field. Default: none."
+        default="",
+        description="Description that Tableau shows when people point at the field. Default: none.",
     )
     format: Annotated[str, AfterValidator(_known_format)] = Field(default="", description=_FORMAT)
     role: Role | None = Field(
         default=None, description="Default: measure for numbers, dimension for all else."
     )
-    hidden: bool = Field(default=False, description="Do not show it.")
-    folder: str = Field(default="", description="The folder that shows it. Default: none.")
+    hidden: bool = Field(default=False, description="Do not show the field.")
+    folder: str = Field(
+        default="", description="The folder that contains the field. Default: none."
+    )
 
 
 @keyed
@@ -225,8 +229,8 @@ class FieldMetadata(_DisplaySettings):
     )
     geo: GeographicRole | None = Field(
         default=None,
-        description="What place its values name, for maps. A country code is of ISO 3166, with two "
-        "letters.",
+        description="The kind of place that the values name, for maps. A country code has the two "
+        "letters of ISO 3166.",
     )
 
 
@@ -237,10 +241,10 @@ class Calculation(_DisplaySettings):
     _: KW_ONLY
     formula: str = Field(
         min_length=1,
-        description="In Tableau's language, with columns, [net] or, of several tables, "
-        "[orders.net], captions, and other calculations.",
+        description="A formula in Tableau's language. It may use columns, [net] or with several "
+        "tables [orders.net], captions, and other calculations.",
     )
-    type: DataType = Field(default="real", description="The type of its values.")
+    type: DataType = Field(default="real", description="The type of the calculation's values.")
 
     @model_validator(mode="after")
     def _has_a_format_of_its_type(self) -> Self:
@@ -263,9 +267,9 @@ class MetadataPolicy:
 
     on_conflict: OnConflict = Field(
         default="keep",
-        description="If both the declaration and a person changed a value: keep the person's, and "
-        "report both; replace it; or refuse the refresh. What only a person changed "
-        "always stays.",
+        description="If both the declaration and a person changed a value: keep the person's "
+        "value, and report both values; replace the person's value; or refuse the refresh. A "
+        "value that only a person changed always stays.",
     )
 
 

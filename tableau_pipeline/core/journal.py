@@ -29,7 +29,7 @@ RELEASE = version("tableau_pipeline")
 
 _IN_PART = Distrust(Doubt.IN_PART, "a part of it was changed")
 _INTERRUPTED = Distrust(
-    Doubt.OUTCOME, "an earlier refresh was interrupted, and what it left is not known"
+    Doubt.OUTCOME, "an earlier refresh was interrupted, and its effect is not known"
 )
 
 
@@ -39,8 +39,8 @@ class Owner(Frozen):
     Attributes:
         run_id: the id of the Dagster run; for a script, an id that the script generates.
         label: the name of the owner in messages, such as "run 2f1c9a0e".
-        boot, namespace: the id of the machine's boot, and the id of the process namespace. Only
-            within both, `pid` identifies the process.
+        boot, namespace: the id of the machine's boot, and the id of the process namespace. Within
+            both of them, `pid` identifies the process.
     """
 
     run_id: str
@@ -63,7 +63,7 @@ class Claim(Frozen):
 
 
 class Intent(Frozen):
-    """The record of a request, before it is sent, and again when more is known about it.
+    """The record of a request, written before the request, and again when more is known about it.
 
     Attributes:
         refresh: the number of the refresh.
@@ -301,7 +301,7 @@ class Recovered(Frozen):
         return self._with(distrust=why)
 
     def recorded_by(self, refresh: int) -> "Recovered":
-        """Return this state as recorded by a refresh that has processed all earlier refreshes."""
+        """Return this state as a record of a refresh that has processed all earlier refreshes."""
         return self._with(refresh=refresh)
 
     def _with(self, **changes: object) -> "Recovered":
@@ -314,8 +314,8 @@ Record = Annotated[Claim | Intent | ClaimRelease | Recovered, Field(discriminato
 # the oldest records are removed.
 KEPT = 200
 
-# Outcomes after which the server may have the rows of a request. They include unknown outcomes: if
-# the server took the rows, refreshes need the snapshots of the rows.
+# Outcomes after which the server may have the rows of a request. The unknown outcomes belong to
+# them: if the server took the rows, refreshes need the snapshots of these rows.
 _LANDED = (None, Outcome.DONE, Outcome.LOST)
 
 
@@ -326,7 +326,7 @@ class History(Frozen):
         number: the number of the newest record; 0 without records.
         floor: the lowest number of a record that is not yet removed.
         refresh: the highest number of a refresh.
-        claim: the claim that has not ended; None if no refresh runs.
+        claim: the claim that has not ended; None without such a claim.
         failure: why the last refresh was not completed; None if it was completed, or if the reason
             is unknown. A refresh that a hold stopped does not replace an earlier failure.
         settled: the number of the newest refresh whose requests `recovered` includes.

@@ -89,7 +89,7 @@ class StoredJournal:
         Raises:
             RefusedError: this release cannot read the newest record, or a record is missing.
         """
-        # A refresh may remove old records between the listing and the read.
+        # Try twice, because a refresh may remove old records between the listing and the read.
         for is_last in (False, True):
             numbers = self._numbers()
             if not numbers:
@@ -249,8 +249,8 @@ class StoredJournal:
         """Remove the records below the floor. If this fails, the next call tries again.
 
         Number 1 stays, but gets the content of the record with the first removal. A process may
-        have slept since it found no record, or only number 1. Then number 1 shows it that later
-        records exist, even if listings are late.
+        have slept since it found no record, or only number 1. Then the new content of number 1
+        shows this process that later records exist, even if listings are late.
         """
         with suppress(StoreError, OSError):
             below = [number for number in self._numbers() if 1 < number < history.floor]
@@ -265,7 +265,7 @@ class StoredJournal:
         key = f"{self._folder}/{_CLOCK_KEY}{uuid4().hex}"
         written = False
         with suppress(StoreError, OSError):
-            # A user who may only read cannot write. Then the clock of this host counts.
+            # If this user may not write, the clock of this host counts.
             self._storage.replace(key, b"")
             written = True
         try:
@@ -348,7 +348,7 @@ def _is_gone(owner: Owner) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        # The process exists, but belongs to another user.
+        # This error means that the process exists, but belongs to another user.
         pass
     return False
 

@@ -57,8 +57,8 @@ class LakeTable:
         ),
     ] = Field(
         default=None,
-        description="An Iceberg table by its catalog; without one, the absolute path of its folder,"
-        " or its URL.",
+        description="An Iceberg table in a catalog. Without a catalog: the absolute path of the "
+        "table's folder, or its URL.",
     )
 
     @model_validator(mode="before")

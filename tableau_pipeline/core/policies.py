@@ -20,12 +20,14 @@ class Feed:
     """A change-data-capture feed. It names the affected keys. The rows come from the model."""
 
     model: Annotated[str, Field(validation_alias="feed")] = Field(
-        description="Asset key of the model whose newest snapshot holds the keys affected since the"
-        " last refresh. A wrong one costs bytes only.",
+        description="Asset key of the feed's model. Its newest snapshot contains the keys "
+        "affected since the last refresh. A wrong key costs bytes only. If keys are missing, the "
+        "snapshots are compared.",
     )
     columns: Pairs = Field(
         default=(),
-        description="The feed's column for each key column of the table, where the names differ.",
+        description="The feed's column for each key column of the table with another name in the "
+        "feed.",
     )
 
 
@@ -39,7 +41,8 @@ class Diff:
             lambda key: (key,) if isinstance(key, str) else key, json_schema_input_type=Any
         ),
     ] = Field(
-        min_length=1, description="Columns that identify a row, [a, b]. They must not be NULL."
+        min_length=1,
+        description="Columns that identify a row, [a, b]. These columns must not be NULL.",
     )
     feed: Annotated[Feed | None, Field(validation_alias="changes")] = Field(
         default=None,
@@ -71,8 +74,8 @@ class Append:
     )
     lookback: Annotated[str | int | None, AfterValidator(_lookback)] = Field(
         default=None,
-        description="How far before the last maximum rows are sent again, for late or corrected "
-        'ones: 1000 for a number, "3 days" for a date or timestamp.',
+        description="How far below the last maximum to send rows again, because rows may be late "
+        'or corrected: 1000 for a number, "3 days" for a date or timestamp.',
     )
 
 
@@ -92,7 +95,7 @@ class RefreshKey:
 
     diff: Diff | None = Field(default=None, description="Send the rows that differ.")
     append: Append | None = Field(
-        default=None, description="Send the rows from the last published maximum on."
+        default=None, description="Send the rows from the last published maximum of a column on."
     )
     partitions: Partitions | None = Field(
         default=None, description="Send the partitions that changed."

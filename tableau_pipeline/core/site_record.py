@@ -33,7 +33,7 @@ class SiteFacts(Frozen):
         updates_move_stamp: whether a data update moves the time stamp `updatedAt`.
         noted_still: whether the last update with a vanished job did not move the time stamp. This
             is a single observation, so the job may have failed.
-        stamp_lag: the seconds from a job's end to the time stamp, observed more than once.
+        stamp_lag: the seconds from the end of jobs to the time stamp, observed more than once.
         noted_lags: maps a kind of job to the seconds from the last job's end to the time stamp.
             This is a single observation, so another user may have moved the time stamp.
         update_revisions: the number of revisions that an update makes, observed more than once.

@@ -19,8 +19,8 @@ from tableau_pipeline.outcome import Code
 
 # The name of the hash algorithm, because fingerprints of different algorithms are not comparable.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
-# The "algorithm" for files without hashes of rows, such as files of a lake. Such a fingerprint
-# identifies the files and their layouts, not the rows.
+# The "algorithm" of fingerprints for files without hashes of rows, such as files of a lake. These
+# fingerprints identify the files and their layouts, not the rows.
 FILES_DIGEST = "digest of the files"
 
 # Write big integers as text, because sums of 64-bit hashes exceed 2^53. Above 2^53, JSON parsers in
@@ -89,11 +89,11 @@ class DataFile(Frozen):
     kept: int | None = None
 
     def common(self, other: Self) -> Self:
-        """Return the rows that also count in another version of this file."""
+        """Return this file with only the rows that also count in another version of the file."""
         return self if self.kept == other.kept else self._only(self._bits & other._bits)
 
     def without(self, other: Self | None) -> Self:
-        """Return the rows that do not count in another version of this file."""
+        """Return this file with only the rows that do not count in another version of the file."""
         return self._only(self._bits & ~other._bits) if other else self
 
     def _only(self, bits: int) -> Self:

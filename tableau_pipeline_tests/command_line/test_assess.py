@@ -297,7 +297,7 @@ def test_a_server_that_fails(sandbox: Sandbox):
     assert "rows:" not in result.text
     assert (result.code, armed.fired) == (1, 3)
     assert "not looked at: the server failed 3 times in a row" in result.text
-    assert "59 were not looked at as a whole." in result.text
+    assert "59 were assessed only in part." in result.text
 
 
 def test_a_server_that_cannot_count(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
@@ -492,7 +492,9 @@ def test_redacted_errors(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox):
     assert "Secret" not in result.errors
     sign_in_as(UserSeed(name="ann", password="wrong"), monkeypatch)
     result = assess("--redact", "--json")
-    assert result.data["error"].startswith("No look was possible: the server answered 401001. ")
+    assert result.data["error"].startswith(
+        "The site could not be assessed: the server answered 401001. "
+    )
     monkeypatch.setenv("TABLEAU_SERVER_URL", "http://tableau.invalid:1")
     assert "invalid" not in assess("--redact").errors
 

@@ -10,22 +10,28 @@ _DELAYED_MINUTES = 15
 # Descriptions of columns, which Dagster and Tableau show.
 FLIGHTS = {
     "flight_id": ("string", "Day, airline, number and origin: identifies a flight."),
-    "flight_date": ("date", "The day on which it was scheduled to leave, at its origin."),
+    "flight_date": ("date", "Day of the scheduled departure, at the origin."),
     "carrier": ("string", "Two-character code of the airline."),
     "flight_number": ("int", "Number of the flight, without the airline's code."),
     "tail_number": ("string", "Registration of the plane."),
-    "origin": ("string", "FAA code of the airport in New York City that it left: EWR, JFK, LGA."),
-    "destination": ("string", "FAA code of the airport where it was to land."),
-    "scheduled_departure": ("timestamp_ntz", "By the clock at the origin."),
-    "departure": ("timestamp_ntz", "By the clock at the origin; NULL if it was cancelled."),
-    "departure_delay": ("int", "Minutes; negative if it left early."),
-    "scheduled_arrival": ("timestamp_ntz", "By the clock at the destination."),
-    "arrival": ("timestamp_ntz", "By the clock at the destination."),
-    "arrival_delay": ("int", "Minutes; negative if it landed early."),
+    "origin": ("string", "FAA code of the airport of departure in New York City: EWR, JFK, LGA."),
+    "destination": ("string", "FAA code of the scheduled airport of arrival."),
+    "scheduled_departure": ("timestamp_ntz", "Scheduled departure, by the clock at the origin."),
+    "departure": (
+        "timestamp_ntz",
+        "Actual departure, by the clock at the origin; NULL for a cancelled flight.",
+    ),
+    "departure_delay": ("int", "Minutes; negative for an early departure."),
+    "scheduled_arrival": ("timestamp_ntz", "Scheduled arrival, by the clock at the destination."),
+    "arrival": ("timestamp_ntz", "Actual arrival, by the clock at the destination."),
+    "arrival_delay": ("int", "Minutes; negative for an early arrival."),
     "air_time": ("int", "Minutes in the air."),
     "distance": ("int", "Miles between the two airports."),
-    "scheduled_departure_utc": ("timestamp", "Comparable between time zones."),
-    "cancelled": ("boolean", "It never left."),
+    "scheduled_departure_utc": (
+        "timestamp",
+        "Scheduled departure in UTC, comparable between time zones.",
+    ),
+    "cancelled": ("boolean", "Whether the flight never left."),
 }
 AIRLINES = {
     "carrier": ("string", "Two-character code of the airline."),
@@ -44,25 +50,25 @@ AIRPORTS = {
 PLANES = {
     "tail_number": ("string", "Registration of the plane."),
     "year_built": ("int", "Year of manufacture."),
-    "plane_type": ("string", "Such as: fixed wing multi engine."),
-    "manufacturer": ("string", "Who built it."),
+    "plane_type": ("string", "Type of the plane, such as: fixed wing multi engine."),
+    "manufacturer": ("string", "Manufacturer of the plane."),
     "model": ("string", "The manufacturer's name of the model."),
     "engines": ("int", "Number of engines."),
     "seats": ("int", "Number of seats."),
     "cruise_speed": ("int", "Miles per hour; rarely known."),
-    "engine_type": ("string", "Such as: turbo-fan."),
+    "engine_type": ("string", "Type of the engines, such as: turbo-fan."),
 }
 DAILY_DEPARTURES = {
     "flight_date": ("date", "The day on which the flights were scheduled to leave."),
-    "origin": ("string", "FAA code of the airport that they left."),
+    "origin": ("string", "FAA code of the airport of departure."),
     "flights": ("bigint", "Flights that were scheduled."),
     "cancelled_flights": ("bigint", "Flights that never left."),
     "delayed_flights": ("bigint", "Flights that left 15 minutes late or later."),
     "departure_delay_minutes": (
         "bigint",
-        "Sum over the flights that left, for averages over several days; NULL where none left.",
+        "Sum over the flights that left, for averages over several days; NULL if no flight left.",
     ),
-    "average_departure_delay": ("decimal(9,2)", "Minutes; NULL where none left."),
+    "average_departure_delay": ("decimal(9,2)", "Minutes; NULL if no flight left."),
 }
 model = partial(dg.asset, group_name="flights", owners=["team:aviation"])
 
