@@ -1,4 +1,4 @@
-"""The command `doctor`: check whether this host can refresh data sources."""
+"""The command `doctor`: check whether this host can refresh data sources; show no secrets."""
 
 import os
 import platform
@@ -78,16 +78,12 @@ def doctor(
 ) -> int:
     """Check everything that a refresh needs: this host, the server, and the rights on each project.
 
-    The output shows no secrets.
-
     With --trial, the command publishes, updates and deletes a few small data sources in PROJECT. It
     shows how the site behaves where Tableau's documents say nothing. Later refreshes use these
-    findings. A trial needs the TABLEAU_* variables, but no Dagster project. At its end, a trial
-    deletes its data sources. The next trial deletes what a killed trial has left. Run one trial at
-    a time.
+    findings. A trial needs the TABLEAU_* variables, but no Dagster project. Run one trial at a
+    time. The next trial deletes the data sources that a killed trial has left.
 
-    Exit code: 0 no check failed, 1 a check failed. With --trial: 0 the trial is finished, 1 the
-    trial is not finished.
+    Exit code: 0 no check failed, or the trial is finished; 1 a check failed, or it is not finished.
     """
     if trial is not None:
         return run_trial(trial, wait=wait, resume=resume, output=output)

@@ -72,8 +72,7 @@ def publish(
     The command runs in any folder, without Spark and Dagster. It needs TABLEAU_SERVER_URL,
     TABLEAU_TOKEN_NAME and TABLEAU_TOKEN_VALUE.
 
-    Exit code: 0 the files are published, or nothing had changed; 1 the publish was refused or
-    failed.
+    Exit code: 0 the rows are published, or had not changed; 1 the publish was refused or failed.
     """
     note = _use_data_folder()
     if note:

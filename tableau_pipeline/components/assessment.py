@@ -153,9 +153,7 @@ class AssessedDatasource:
                 "Tableau 2021.3 or newer takes them",
             )
         if self.is_encrypted:
-            yield Obstacle(
-                "its extract is encrypted", "check that it is still encrypted after a publish"
-            )
+            yield Obstacle("its extract is encrypted", "check its encryption after a publish")
         if "download" in self.unknown:
             yield Obstacle(
                 "this user may not download it", "give it the capability Download Data Source"

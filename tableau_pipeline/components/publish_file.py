@@ -142,8 +142,7 @@ def publish_files(
         file_store = publication.store(
             snapshots.store,
             run_id=context.run.run_id,
-            # `store` calls this function only in this run's turn, because an earlier run may still
-            # publish another version.
+            # Called only in this run's turn, because an earlier run may publish another version.
             published=lambda: published_version(
                 declaration,
                 journal,
