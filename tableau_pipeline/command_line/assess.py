@@ -210,7 +210,7 @@ def _cell(value: str | int | None) -> str | int:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Data sources to which the same text applies."""
+    """The data sources that share a text of the report, such as an obstacle."""
 
     text: str
     names: Sequence[str]

@@ -136,7 +136,7 @@ def _named_keys(project: CodeLocation, name: str | None, entries: _Entries) -> l
 
 
 def _config_of(key: str, entries: _Entries) -> dict[str, Any]:
-    """Return the run config that holds the entry of a data source.
+    """Return the run config with the entry of a data source.
 
     Raises:
         RefusedError: the file has no entry for the data source.

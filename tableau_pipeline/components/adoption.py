@@ -51,7 +51,7 @@ class Proposal:
         rows: the number of rows of each table; empty if the file was not read.
         tasks: the tasks that refresh the data source in Tableau; None if this user may not list
             tasks.
-        notes: what an adoption keeps, what it cannot keep, and what the user has to decide.
+        notes: phrases about the effects of an adoption, and about decisions of the user.
         why_not: the reason if no declaration is possible; otherwise "".
         files: maps file names to texts: the declaration, and stubs of the models.
     """
@@ -92,7 +92,8 @@ def proposals(
         for datasource in declared.values()
         for used_key in (datasource.key, f"{datasource.key}_extract", *datasource.models)
     }
-    # Choose the keys of data sources before the keys of models, so that no model takes such a key.
+    # Choose the keys of data sources before the keys of models, so that no model takes the key of a
+    # data source.
     base_keys = {item.luid: _shortened(asset_key_of(item.name)) for item in published}
     keys = {
         luid: _unused_key(base_key if base_key.strip("_") else f"datasource_{luid[:8]}", used)

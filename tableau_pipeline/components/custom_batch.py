@@ -44,8 +44,8 @@ def send_batch(
         context: the context of the asset or op that sends the batch.
         datasource: the asset key of the data source; "a/b" if the key has two parts.
         batch: the actions. The server applies all or none of them.
-        payload: a `.hyper` file with the tables that the actions name as their sources. It must
-            exist until this function returns.
+        payload: a `.hyper` file with the tables that the actions name as their sources. The file
+            must exist until this function returns.
         tableau: the resource `tableau`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Compare declarations with those of a git revision, without running the revision's code."""
+"""Compare today's declarations with a git revision, without running the revision's code."""
 
 import logging
 import subprocess
@@ -247,8 +247,8 @@ def _git(folder: Path, *args: str) -> str:
     Raises:
         RefusedError: git is missing, or does not know the revision.
     """
-    # With an old index, git may report unchanged files as changed. It does no harm to read them
-    # again.
+    # With an old index, git may report unchanged files as changed. Reading these files again does
+    # no harm.
     command = ["git", "-c", "diff.autoRefreshIndex=false", "-C", str(folder), *args]
     try:
         return subprocess.run(command, capture_output=True, check=True).stdout.decode()

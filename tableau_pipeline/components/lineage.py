@@ -42,7 +42,7 @@ _ID_TAG = "tableau-id/"
 # for its id.
 _RETRY, _PATIENCE = 300, 24 * 3600
 # Seconds after which a tick sends no further refresh. Dagster ends a tick after 60 seconds, and the
-# client may wait 40 of them for a sink.
+# client may wait 40 seconds for a sink.
 _TICK_SECONDS = 15
 # Seconds in which a transport with its own queue may still send events at the end of a tick.
 _CLOSE_SECONDS = 10
@@ -118,7 +118,7 @@ def _status(error: Exception) -> int | None:
 
 @dataclass
 class _Cursor:
-    """The cursor of the sensor: what it has sent, and what it waits for.
+    """The cursor of the sensor: the sent refreshes, and the ids for which refreshes wait.
 
     Attributes:
         sent: maps the key of a data source to the storage id of the last materialization sent.

@@ -52,7 +52,7 @@ class Datasource:
     """A data source of the location.
 
     Attributes:
-        line: the line of `file` where its declaration begins; 0 if it is declared in Python.
+        line: the line of `file` where the declaration begins; 0 for a declaration in Python.
     """
 
     component: PublishedDatasource

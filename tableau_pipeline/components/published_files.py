@@ -44,8 +44,8 @@ class PublishedFile:
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]:
     """Map keys to the data sources that were published from files.
 
-    The result includes data sources that runs failed to publish. A data source is left out if only
-    the command `publish` tried to publish it, and never succeeded: such a data source has no
+    The result includes data sources that runs failed to publish. The result leaves out data sources
+    that only the command `publish` tried to publish, without success. These data sources have no
     readers and no recorded name. Raises errors like `newest_records`.
     """
     recorded, problems = records_of_files(instance)

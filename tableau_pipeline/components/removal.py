@@ -28,7 +28,7 @@ def published_below(
     ours = journal_of(instance, "", root=root).instance
     for remote in site.tagged(f"{INSTANCE_TAG_PREFIX}{ours}", revisions=False):
         key, *others = remote.keys or ("",)
-        # Skip a data source that another deployment has taken over, and that has its tags.
+        # Skip a data source with the tags of another deployment, which has taken it over.
         if ours in remote.instances and key and not others and root_of(key) == root:
             yield key, remote
 

@@ -53,7 +53,7 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
     # Add this check even if no metadata is declared, because models may bring metadata after a run.
     descriptions[METADATA] = "The server has the declared metadata. Changes by people are listed."
     if has_deadline:
-        text = "The published version of every model, too, and not only the refresh, is in time."
+        text = "The published version of every model that `freshness` covers is in time."
         descriptions[DATA_AGE] = text
     asset_key, blocking = dg.AssetKey.from_user_string(declaration.key), {*map(str, Check)}
     return [

@@ -51,7 +51,7 @@ class PastRefresh:
         is_full: whether the refresh was a full publish.
         taken_at: as in `Checkpoint`; None if no time is recorded.
         seconds: the duration of each phase of the refresh.
-        accepts: the values of `accept` with which a run is not refused; empty if no value helps.
+        accepts: the values of `accept` that prevent the refusal; empty if no value helps.
         models_first: whether an earlier step failed, so that the refresh never began. Then the
             models must run first.
     """
@@ -501,7 +501,7 @@ class StepFailure:
 
     Attributes:
         text: the reason of the failure; "" if no step failed.
-        accepts: the values of `accept` with which a run is not refused; empty if no value helps.
+        accepts: the values of `accept` that prevent the refusal; empty if no value helps.
         is_before: whether an earlier step failed, not the step of the data source.
     """
 

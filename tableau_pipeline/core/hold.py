@@ -22,8 +22,8 @@ class Hold(Frozen):
     Attributes:
         by: the user or the run that holds the data source.
         why: the reason for the hold; "" if no reason was given.
-        version: after a rollback, the number of the refresh that first published the rows; None if
-            the rows did not change when the hold began.
+        version: after a rollback, the number of the refresh that first published the rows; None
+            without a rollback.
     """
 
     format: Literal[1] = 1

@@ -269,8 +269,8 @@ class Recovered(Frozen):
                 # snapshots of these rows.
                 pending = target or self.pending
                 if intent.luid and intent.luid != self.luid:
-                    # The request was for a data source that is not ours yet. It does not become
-                    # ours, because the outcome is uncertain.
+                    # The request was for a data source that is not ours yet. The data source does
+                    # not become ours, because the outcome is uncertain.
                     return self._with(pending=pending)
                 uncertain = state.holding(target) if target else state
                 # A publish with REPLACE keeps the schema in the record. But it may drop the

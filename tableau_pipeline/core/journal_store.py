@@ -117,7 +117,7 @@ class StoredJournal:
     def latest(self, since: History) -> History:
         """Return the newest history, by reading the records after a known history.
 
-        This takes a listing only if the newest record of the known history was removed.
+        The call takes a listing only if the newest record of the known history was removed.
         """
         newest = since
         while stored := self._read(newest.number + 1):

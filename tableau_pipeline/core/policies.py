@@ -91,7 +91,7 @@ Policy = ReplaceAll | Diff | Append | Partitions
 
 @keyed
 class RefreshKey:
-    """The key `refresh`, which has exactly one of these keys."""
+    """The key `refresh`, below which exactly one key is set."""
 
     diff: Diff | None = Field(default=None, description="Send the rows that differ.")
     append: Append | None = Field(

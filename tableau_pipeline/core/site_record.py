@@ -115,7 +115,7 @@ class SiteRecord:
         return SiteFacts(release=self._release)
 
     def knows_lag(self, kind: JobKind, lag: float) -> bool:
-        """Note a lag, and return whether the site is known for such lags after jobs of a kind.
+        """Note a lag after a job, and return whether the site often has such a lag for this kind.
 
         Two equal lags in a row are the site's behaviour. A single lag may be a change by a user.
         """
