@@ -190,8 +190,7 @@ class ColumnRef:
             )
         if self.side == "target":
             return Condition(op, columns=(own, (other.side, other.name)))
-        # An action always names the column of the target first, so source < target becomes target >
-        # source.
+        # An action names the column of the target first, so source < target is target > source.
         return Condition(_MIRRORED.get(op, op), columns=((other.side, other.name), own))
 
 

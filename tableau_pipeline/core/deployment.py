@@ -46,8 +46,8 @@ class JournalPlace:
     """The journals of one deployment in a store.
 
     Attributes:
-        storage: the store, with records at `<deployment id>/<project root>/<asset
-            key>/<number>.json`.
+        storage: the store. The path of a record is
+            `<deployment id>/<project root>/<asset key>/<number>.json`.
         name: the name of the deployment in this store.
     """
 
