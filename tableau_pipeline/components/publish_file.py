@@ -49,7 +49,7 @@ class PublishFileConfig(RefreshConfig):
     project: str = Field(default="Default", description='Path of the project, "A/B".')
     mode: str = Field(
         default="replace",
-        description="replace: publish only the rows of these files. append: keep the rows of "
+        description="replace: publish only the rows of these files. append: also keep the rows of "
         "earlier files; a file with the name of an earlier file replaces that file's rows.",
     )
     format: str | None = Field(
