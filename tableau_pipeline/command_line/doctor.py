@@ -78,10 +78,10 @@ def doctor(
 ) -> int:
     """Check everything that a refresh needs: this host, the server, and the rights on each project.
 
-    With --trial, the command publishes, updates and deletes a few small data sources in PROJECT. It
-    shows how the site behaves where Tableau's documents say nothing. Later refreshes use these
-    findings. A trial needs the TABLEAU_* variables, but no Dagster project. Run one trial at a
-    time. The next trial deletes the data sources that a killed trial has left.
+    With --trial, the command publishes and updates a few small data sources of its own in PROJECT,
+    and deletes them. It shows how the site behaves where Tableau's documents say nothing. Later
+    refreshes use these findings. A trial needs the TABLEAU_* variables, but no Dagster project. Run
+    one at a time. After a trial that was killed, the next one deletes its data sources.
 
     Exit code: 0 no check failed, or the trial is finished; 1 a check failed, or it is not finished.
     """
