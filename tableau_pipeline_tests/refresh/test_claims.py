@@ -1,4 +1,4 @@
-"""One refresh of a data source at a time: claims, the fence, and who goes on although overtaken."""
+"""Claims and their fence: only one refresh of a data source at a time may send."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def nothing(*_: object) -> None:
 
 
 def journal_of(run: str, others: SimulatedJournal | None = None) -> SimulatedJournal:
-    """The journal as a run sees it, alone or among the records of another one."""
+    """Return the journal as a run sees it; `others` is a journal with the same records."""
     if others:
         stored = others.refresh.journal
     else:
@@ -63,12 +63,12 @@ def append(journal: SimulatedJournal, record: Record) -> None:
 def claim(
     journal: SimulatedJournal, *, timeout: float = 60, asleep: Callable[[], None] = nothing
 ) -> AbstractContextManager[HeldClaim]:
-    """A claim; `asleep` happens whenever its refresh waits, which takes no time."""
+    """Claim the data source; call `asleep` instead of sleeping while another claim is open."""
     return claimed(journal, what="sales", timeout=timeout, sleep=lambda _: asleep(), log=LOG)
 
 
 def open_claims(journal: SimulatedJournal) -> list[str]:
-    """The runs that have claims."""
+    """Return the run that has an open claim, in a list that may be empty."""
     held = journal.history().claim
     return [held.owner.run_id] if held else []
 
@@ -86,7 +86,7 @@ def test_second_waits_for_the_first(caplog: pytest.LogCaptureFixture):
 
 
 def test_claims_at_the_same_moment():
-    """Prevents: two refreshes that claim at once both send, or neither of them ever does."""
+    """Prevents: two refreshes claim at once, and both of them send or both wait for ever."""
     one, ended = journal_of("one"), ExitStack()
 
     def other_is_faster(point: str) -> None:
@@ -100,7 +100,7 @@ def test_claims_at_the_same_moment():
 
 
 def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
-    """Prevents: one refused refresh blocks all later ones until the process ends."""
+    """Prevents: a refused refresh blocks all later refreshes until its process ends."""
     one = journal_of("one")
     pipeline.missing = {"flights"}
     refused(lambda: pipeline.run(around={"around_journal": lambda _: one}))
@@ -108,7 +108,7 @@ def test_failed_refresh_lets_go_of_its_claim(pipeline: Pipeline):
 
 
 def test_error_that_cannot_be_recorded(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: a refusal is lost behind an error of the store, and the refresh is tried again."""
+    """Prevents: an error of the store hides a refusal, and Dagster tries the refresh again."""
 
     def fails() -> None:
         raise StoreError("no answer")
@@ -120,7 +120,7 @@ def test_error_that_cannot_be_recorded(pipeline: Pipeline, caplog: pytest.LogCap
 
 
 def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
-    """Prevents: a refresh that waited for another one puts older rows over its newer ones."""
+    """Prevents: a refresh that waited publishes older rows than the refresh before it."""
     one = journal_of("one")
     append(one, Claim(refresh=1, owner=one.owner))
 
@@ -133,7 +133,7 @@ def test_models_are_read_once_the_claim_holds(pipeline: Pipeline):
 
 
 def test_claim_that_a_user_has_ended():
-    """Prevents: a process that hung goes on sending after `unlock`, during the next refresh."""
+    """Prevents: after `unlock`, the process that hung still sends during the next refresh."""
     one = journal_of("one")
     with claim(one) as first:
         append(one, ClaimRelease(refresh=1, claim=first.claim.id, unlocked_by="ann"))
@@ -144,7 +144,7 @@ def test_claim_that_a_user_has_ended():
 
 
 def test_refresh_that_hangs_is_told(pipeline: Pipeline):
-    """Prevents: a refresh waits for ever behind one that hangs, without a message."""
+    """Prevents: a refresh waits for ever behind a refresh that hangs, and shows no message."""
     one, timeouts = journal_of("one"), replace(TIMEOUTS, claim=0.2)
     around = {"timeouts": timeouts, "around_journal": lambda _: journal_of("two", one)}
     with claim(one):
@@ -155,7 +155,7 @@ def test_refresh_that_hangs_is_told(pipeline: Pipeline):
 
 
 def test_other_data_sources_do_not_wait(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: all data sources queue up behind the largest."""
+    """Prevents: a refresh waits for the refresh of another data source."""
     one = new_pipeline()
     other = new_pipeline(key=f"{one.declaration.key}/eu")
     with claimed(one.journal, what="one", timeout=0, sleep=nothing, log=LOG):
@@ -165,7 +165,7 @@ def test_other_data_sources_do_not_wait(new_pipeline: Callable[..., Pipeline]):
 
 @dataclass
 class Zombie:
-    """Run "one", which Dagster takes for dead; another run refreshes at a moment of its refresh."""
+    """Refreshes by several runs; run "one" goes on although Dagster takes it for dead."""
 
     pipeline: Pipeline
     journal: SimulatedJournal = field(default_factory=lambda: journal_of("zero"))
@@ -174,7 +174,7 @@ class Zombie:
         return refresh(self._setup(run), Options())
 
     def stops(self, call: str, happens: Callable[[], object], why: str, **at: Any) -> None:
-        """Run "one" refreshes until this happens right before this call of its server."""
+        """Let run "one" refresh, call `happens` at this call of its server, and expect an error."""
         setup = self._setup("one", around_server=lambda server: At(server, call, happens, **at))
         with pytest.raises((OvertakenError, UnreachableError), match=why):
             refresh(replace(setup, sleep=nothing), Options())
@@ -188,8 +188,7 @@ class Zombie:
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("stop", ["overtaken", "no network"])
 def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pipeline], stop: str):
-    """Prevents: for a user who may not list jobs, the next run waits for hours for a request that
-    an overtaken refresh, or one that had no network for its last look, never sent."""
+    """Prevents: a run waits for hours for a request that the run before has never sent."""
     pipeline = new_pipeline(user=ANN, on={"job_access": "own-jobs"})
     zombie = Zombie(pipeline)
     zombie.run("zero")
@@ -209,7 +208,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
 
 @pytest.mark.slow
 def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
-    """Prevents: a guard that takes the published rows for none, as no record tells of them."""
+    """Prevents: a guard counts no published rows, because a wipe has removed their records."""
     zombie = Zombie(pipeline)
     wipe = zombie.journal.refresh.journal.wipe
     zombie.stops("publish", wipe, r"removed its records\..* during its publish")
@@ -223,7 +222,7 @@ def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
 
 
 def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
-    """Prevents: a zombie gives a data source its old name back, which the newer one had changed."""
+    """Prevents: an overtaken refresh still renames the data source."""
     zombie = Zombie(pipeline)
     zombie.run("zero")
     old = pipeline.name
@@ -242,8 +241,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_overtaken_while_it_packs_its_file(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a refresh that was overtaken ends with "No such file", as the newer one has removed
-    what it was about to pack."""
+    """Prevents: an overtaken refresh fails because a newer refresh has removed its files."""
     on = {"job_access": "own-jobs"}
     pipeline = new_pipeline(user=ANN, on=on, tables=("flights", "airlines"), relationships=STAR)
     pipeline.model("airlines", airlines())
@@ -258,7 +256,7 @@ def test_overtaken_while_it_packs_its_file(new_pipeline: Callable[..., Pipeline]
 
 
 def test_overtaken_refresh_is_not_refused(pipeline: Pipeline):
-    """Prevents: advice to accept a loss of rows that comes from a refresh with old records."""
+    """Prevents: an overtaken refresh is refused for a loss of rows, and users accept it."""
     zombie = Zombie(pipeline)
     pipeline.model("flights", flights(1))
 
@@ -272,7 +270,7 @@ def test_overtaken_refresh_is_not_refused(pipeline: Pipeline):
 
 
 def test_overtaken_refresh_is_not_refused_by_the_server(pipeline: Pipeline):
-    """Prevents: advice to repair what the newer refresh has changed on purpose."""
+    """Prevents: an overtaken refresh asks users to repair what a newer refresh has changed."""
     zombie = Zombie(pipeline)
 
     def newer_refresh() -> None:
@@ -289,7 +287,7 @@ def test_overtaken_refresh_is_not_refused_by_the_server(pipeline: Pipeline):
 def test_refused_while_the_store_of_the_journal_fails(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, fails: Sequence[str], error: Exception
 ):
-    """Prevents: a refusal that a failure of the journal's store hides."""
+    """Prevents: a failure of the journal's store hides a refusal."""
 
     def fail(*_: object, **__: object) -> None:
         raise error

@@ -1,4 +1,4 @@
-"""Every code of a refusal: how it comes about, how it is shown, and where it is explained."""
+"""The codes of refusals: a case that produces each code, its display and its explanation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,11 +41,11 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class Case:
-    """What a refusal comes of.
+    """What a test needs to provoke a refusal.
 
     Attributes:
-        pipeline: a data source that is not published yet.
-        folder: an empty one.
+        pipeline: refreshes a data source that is not published yet.
+        folder: an empty folder.
     """
 
     pipeline: Pipeline
@@ -53,7 +53,7 @@ class Case:
     patch: pytest.MonkeyPatch
 
     def published(self) -> Pipeline:
-        """The data source, with eight rows."""
+        """Publish the data source with eight rows, and return its pipeline."""
         self.pipeline.run()
         return self.pipeline
 
@@ -62,7 +62,7 @@ CASES: dict[Code, Callable[[Case], object]] = {}
 
 
 def of(code: Code) -> Callable[[Callable[[Case], object]], None]:
-    """Register what leads to a code: it raises the refusal, or returns it."""
+    """Register a function for a code: it raises or returns a refusal with that code."""
     return lambda produce: CASES.update({code: produce})
 
 
@@ -356,8 +356,7 @@ ROWS = {row["code"]: row for row in page("troubleshooting.md").sections["Codes"]
 
 @pytest.mark.parametrize("code", sorted(set(Code) - {Code.OTHER}))
 def test_a_code(code: Code, pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a refusal that programs cannot tell from others, that some face shows without its
-    words or its remedy, or that no page explains."""
+    """Prevents: a refusal has a wrong code, is shown without its remedy, or has no page."""
     folder = tmp_path / "empty"
     folder.mkdir()
     refusals = refused(lambda: CASES[code](Case(pipeline, folder, monkeypatch)))
@@ -395,7 +394,7 @@ def test_where_and_how_much(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Prevents: a program that has to read the table, the column or a number out of a message."""
+    """Prevents: programs have to parse a message to learn its table, column or numbers."""
     (refusal,) = refused(lambda: CASES[code](Case(pipeline, tmp_path, monkeypatch)))
     assert (refusal.table, refusal.column, refusal.details) == ("flights", column, details)
     if code is not Code.MODEL:
@@ -403,7 +402,7 @@ def test_where_and_how_much(
 
 
 def refused(produce: Callable[[], object]) -> Sequence[Refusal]:
-    """The refusals that something is refused with."""
+    """Return the refusals that a function raises or returns."""
     try:
         found = produce()
     except RefusedError as error:
@@ -413,12 +412,12 @@ def refused(produce: Callable[[], object]) -> Sequence[Refusal]:
 
 
 def test_no_code_is_left_out():
-    """Prevents: a new code that nothing produces, or a row of a code that is gone."""
+    """Prevents: no test produces a new code, or the documentation lists an old code."""
     assert CASES.keys() == set(Code) - {Code.OTHER}
     assert ROWS.keys() == {*map(str, CASES)}
 
 
 def test_a_code_of_another_release():
-    """Prevents: a status that fails over what a later release has recorded."""
+    """Prevents: `status` fails on a refusal that a later release has recorded."""
     recorded = {"problem": "wrong", "code": "new", "accept": "newer", "check": "newest"}
     assert Refusal.of_json(recorded) == Refusal("wrong", Code.OTHER)

@@ -33,14 +33,14 @@ from tableau_sandbox.faults import FailJob
 
 
 def captions(pipeline: Pipeline, **captions: str) -> None:
-    """Declare these captions, and no others."""
+    """Declare these captions, and remove all others from the declaration."""
     (table,) = pipeline.declaration.tables
     fields = tuple(FieldMetadata(name, caption=text) for name, text in captions.items())
     pipeline.policy(table.policy, fields=fields)
 
 
 def assert_at_rest(pipeline: Pipeline, **shown: str) -> None:
-    """The rows are the model's, the server shows these captions, and nothing is left to do."""
+    """Check the captions and rows on the server, and that a refresh finds nothing to do."""
     assert other_users.captions(pipeline) == shown
     assert pipeline.wrong() == []
     report = pipeline.run()
@@ -48,8 +48,7 @@ def assert_at_rest(pipeline: Pipeline, **shown: str) -> None:
 
 
 def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipeline: Pipeline):
-    """Prevents: captions that no user sees before the second refresh, or that stay as first set;
-    half of what a first refresh with metadata has sent, reported as all of it."""
+    """Prevents: the first refresh sends no captions, or a later refresh does not update them."""
     pipeline.policy(Diff(("flight_id",)))
     captions(pipeline, delay="Delay", carrier="Airline")
     report = pipeline.run()
@@ -66,7 +65,7 @@ def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipelin
 
 
 def test_places_are_known_to_maps(pipeline: Pipeline):
-    """Prevents: a map that takes cities for words; a role that comes and goes with each refresh."""
+    """Prevents: a map does not recognize cities, or each refresh sets their role again."""
     (table,) = pipeline.declaration.tables
     fields = (FieldMetadata("carrier", geo="city"), FieldMetadata("delay", geo="latitude"))
     pipeline.policy(table.policy, fields=fields)
@@ -81,8 +80,7 @@ def test_places_are_known_to_maps(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_what_people_edited_stays(pipeline: Pipeline):
-    """Prevents: a caption or a calculated field of an analyst is gone with the next change of the
-    declaration; or a later refresh takes the user's for ours."""
+    """Prevents: a changed declaration removes a caption or a calculated field of an analyst."""
     captions(pipeline, delay="Delay")
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -101,7 +99,7 @@ def test_what_people_edited_stays(pipeline: Pipeline):
 
 
 def test_a_plan_tells_of_metadata(pipeline: Pipeline):
-    """Prevents: a plan that is silent about captions, or about edits that will stay."""
+    """Prevents: a plan does not list new captions, or conflicts with captions of users."""
     captions(pipeline, delay="Delay", carrier="Airline")
     pipeline.run()
     other_users.captions_a_column(pipeline, "delay", "Lateness")
@@ -120,7 +118,7 @@ def test_a_plan_tells_of_metadata(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_policies_of_conflicts(pipeline: Pipeline):
-    """Prevents: a conflict is settled in another way than declared."""
+    """Prevents: a refresh resolves a conflict of captions against the declared policy."""
     captions(pipeline, delay="Delay")
     pipeline.run()
     other_users.captions_a_column(pipeline, "delay", "Lateness")
@@ -136,7 +134,7 @@ def test_policies_of_conflicts(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["keep", "refuse"])
 def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConflict):
-    """Prevents: a check that warns every night of a caption that all users are content with."""
+    """Prevents: a check warns every night of a caption that users have accepted."""
     captions(pipeline, delay="Delay")
     pipeline.run()
     other_users.captions_a_column(pipeline, "delay", "Lateness")
@@ -156,14 +154,14 @@ def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConfl
 
 
 def test_a_format_that_its_column_cannot_have(pipeline: Pipeline):
-    """Prevents: a number format of a text, which Tableau ignores, and no message names."""
+    """Prevents: a text gets a number format, which Tableau ignores without a message."""
     (table,) = pipeline.declaration.tables
     pipeline.policy(table.policy, fields=(FieldMetadata("carrier", format="0.0%"),))
     refused(pipeline.run, "The format of carrier: 'p0.0%' is a number format, and the values are")
 
 
 def test_new_columns_keep_what_people_made(pipeline: Pipeline):
-    """Prevents: each new column costs the calculated fields of people, or a refusal."""
+    """Prevents: a new column removes users' calculated fields, or stops the refresh."""
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     pipeline.model("flights", flights(gate=flights()["delay"]))
@@ -177,7 +175,7 @@ def test_new_columns_keep_what_people_made(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_column_that_people_use_goes_only_if_that_is_accepted(pipeline: Pipeline):
-    """Prevents: a calculated field is broken by a column that goes, without a message."""
+    """Prevents: a refresh removes a column without a message, and breaks a calculated field."""
     captions(pipeline, carrier="Airline")
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -193,7 +191,7 @@ def test_a_column_that_people_use_goes_only_if_that_is_accepted(pipeline: Pipeli
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("others", [False, True], ids=["same columns", "other columns"])
 def test_adoption_merges(pipeline: Pipeline, *, others: bool):
-    """Prevents: the work of the person whose data source is adopted is gone or in the way."""
+    """Prevents: an adoption removes captions and fields of a user, or fails because of them."""
     rows = flights(8).append_column("gate", flights(8)["delay"]).drop_columns("delay")
     other_users.publishes(pipeline, rows if others else flights(5))
     other_users.adds_a_calculated_field(pipeline)
@@ -208,7 +206,7 @@ def test_adoption_merges(pipeline: Pipeline, *, others: bool):
 
 
 def test_a_server_without_mode_replace(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: where publish mode Replace is not known, whole publishes are a dead end."""
+    """Prevents: where a server does not know publish mode Replace, no full publish succeeds."""
     pipeline = new_pipeline(on={"replace": "refused"})
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -220,7 +218,7 @@ def test_a_server_without_mode_replace(new_pipeline: Callable[..., Pipeline]):
 
 @pytest.mark.slow
 def test_a_table_that_went_in_a_publish_nobody_knows_of(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: there, a refresh that was killed as it dropped a table leaves a dead end."""
+    """Prevents: a refresh is killed while it drops a table, and no later refresh succeeds."""
     edges = (*STAR, Relationship("flights", "carriers", STAR[0].on))
     names = ("flights", "airlines", "carriers")
     pipeline = new_pipeline(on={"replace": "refused"}, tables=names, relationships=edges)
@@ -241,7 +239,7 @@ FOLDERS = (
 
 
 class Upgrading(Proxy):
-    """A server that gives what an old product has saved its own form once we publish it."""
+    """A server whose metadata have the form of an old product until the first publish."""
 
     is_old = True
 
@@ -255,8 +253,7 @@ class Upgrading(Proxy):
 
 @pytest.mark.slow
 def test_a_server_that_rewrites_old_documents(pipeline: Pipeline):
-    """Prevents: an adoption that ends with an error, as the work of people looks changed after
-    it."""
+    """Prevents: an adoption fails because the server rewrites metadata in another form."""
     other_users.publishes(pipeline, flights())
     other_users.adds_a_calculated_field(pipeline)
     other_users.edits(pipeline, lambda tds: tds.replace(b"<object-graph", FOLDERS))
@@ -268,7 +265,7 @@ def test_a_server_that_rewrites_old_documents(pipeline: Pipeline):
 
 
 class Dropping(Proxy):
-    """A server that holds no caption of what is published."""
+    """A server that drops the caption "Delay" from published metadata."""
 
     def metadata(self, luid: str) -> Metadata:
         held = self.behind.metadata(luid)
@@ -276,7 +273,7 @@ class Dropping(Proxy):
 
 
 def test_a_server_that_drops_what_was_sent(pipeline: Pipeline):
-    """Prevents: a caption that a server leaves out is recorded as published, without a message."""
+    """Prevents: a server drops a caption, and no warning says so."""
     captions(pipeline, delay="Delay")
     report = refresh(pipeline.refresh(around_server=Dropping), Options())
     expected = 'caption of delay (none instead of "Delay")'
@@ -285,8 +282,7 @@ def test_a_server_that_drops_what_was_sent(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: where packages are refused, no message says why one was sent, or what to do; or a
-    first refresh, whose rows are published, counts as refused."""
+    """Prevents: a server refuses packages, and no message names the cause or the remedy."""
     pipeline = new_pipeline(on={"packages": False})
     captions(pipeline, delay="Delay")
     expected = (
@@ -306,7 +302,7 @@ def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
 @pytest.mark.slow
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_first_refresh_whose_download_is_refused(pipeline: Pipeline, nth: int):
-    """Prevents: a first refresh, whose rows are published, counts as refused."""
+    """Prevents: a first refresh counts as refused although it has published the rows."""
     captions(pipeline, delay="Delay")
 
     def refuse() -> None:
@@ -323,7 +319,7 @@ def test_a_first_refresh_whose_download_is_refused(pipeline: Pipeline, nth: int)
 
 @pytest.mark.slow
 def test_metadata_alone(pipeline: Pipeline):
-    """Prevents: a new caption waits for models, or brings rows along that were not to go out."""
+    """Prevents: `metadata_only` waits for models, or publishes rows that it must leave out."""
     refused(lambda: pipeline.run(metadata_only=True), "Refresh without metadata_only")
     before = pipeline.run().checkpoint
     pipeline.model("flights", flights(20))
@@ -337,8 +333,7 @@ def test_metadata_alone(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["publish", "intent", "job", "outcome", "closing"])
 def test_interrupted(pipeline: Pipeline, step: str):
-    """Prevents: an interrupted publish of metadata is forgotten: what it set is taken for the
-    work of people, or what people made since for ours."""
+    """Prevents: after an interruption, a refresh mistakes declared captions for users' edits."""
     captions(pipeline, delay="Delay", carrier="Airline")
     pipeline.run()
     for line in ("Airline", "Line"):
@@ -356,8 +351,7 @@ def test_interrupted(pipeline: Pipeline, step: str):
     "killed", ["publish 2", "publish", "job", "outcome", "tag", "closing", "job 2", "outcome 2"]
 )
 def test_first_refresh_is_interrupted(pipeline: Pipeline, killed: str):
-    """Prevents: metadata that never come, because the first refresh was killed between its two
-    publishes, or anywhere else."""
+    """Prevents: the first refresh is killed, and no later refresh publishes the metadata."""
     captions(pipeline, delay="Delay")
     step, *second = killed.split()
     assert killed_before(pipeline, step, nth=2 if second else 1)
@@ -367,7 +361,7 @@ def test_first_refresh_is_interrupted(pipeline: Pipeline, killed: str):
 
 @pytest.mark.slow
 def test_an_edit_between_the_two_first_publishes(pipeline: Pipeline):
-    """Prevents: the second publish of a first refresh replaces what somebody published between."""
+    """Prevents: the second publish of a first refresh overwrites the edit of a user."""
     captions(pipeline, delay="Delay")
 
     def edited(server: Any) -> At:
@@ -383,13 +377,12 @@ def test_an_edit_between_the_two_first_publishes(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("nth", [1, 2])
 def test_a_publish_that_misses_its_data_source(pipeline: Pipeline, nth: int):
-    """Prevents: metadata that never come, since the publish that brought them went to a new data
-    source of the old name, and the rows, which were there before, passed for the proof."""
+    """Prevents: a user renames the data source during a publish, and its metadata are lost."""
     pipeline.declare(reconcile=Reconcile(by="download"))
     if nth == 1:
         pipeline.run()
     captions(pipeline, delay="Delay")
-    # Row-level security has its own check of what a publish brings.
+    # The formula calls USERNAME(). A refresh checks separately that it has published such formulas.
     pipeline.declare(calculations=(Calculation("Mine", formula="[carrier] = USERNAME()"),))
     new_name = f"{pipeline.name} of Ann"
 
@@ -407,8 +400,7 @@ def test_a_publish_that_misses_its_data_source(pipeline: Pipeline, nth: int):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("after", ["a failure", "a crash", "an unknown outcome"])
 def test_they_come_back_where_replace_drops_them(new_pipeline: Callable[..., Pipeline], after: str):
-    """Prevents: declared metadata that a server drops is taken for removed by people, and stays
-    away, because the publish that sets it again did not come to an end."""
+    """Prevents: after a failed publish, no refresh restores captions that a server drops."""
     pipeline = new_pipeline(on={"replace": "like-overwrite"})
     pipeline.declare(republish=Republish(growth=1e-6))
     captions(pipeline, delay="Delay")
@@ -429,7 +421,7 @@ def test_they_come_back_where_replace_drops_them(new_pipeline: Callable[..., Pip
 
 @pytest.mark.slow
 def test_metadata_of_other_tables(pipeline: Pipeline):
-    """Prevents: captions for a data source whose metadata name other tables stop its refreshes."""
+    """Prevents: refreshes with captions fail if the published metadata name other tables."""
     other_users.publishes(pipeline, flights(5), user=ADMIN)
     other_users.makes_it_an_extract(pipeline)
     captions(pipeline, delay="Delay")
@@ -442,8 +434,7 @@ def test_metadata_of_other_tables(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_comments_of_a_model_are_descriptions(pipeline: Pipeline):
-    """Prevents: descriptions that stand in Spark already have to be typed again; or that come back
-    as a change each night."""
+    """Prevents: descriptions do not show a model's comments, or change at each refresh."""
     comments = {"delay": "Minutes late.", "carrier": "Its code."}
     snapshot(pipeline.folder / "snapshots", flights(9), comments=comments)
     pipeline.policy(ReplaceAll(), fields=(FieldMetadata("carrier", description="The airline."),))

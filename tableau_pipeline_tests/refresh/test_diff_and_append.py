@@ -1,4 +1,4 @@
-"""What `diff` and `append` ship of rows that changed, and what they refuse."""
+"""The refresh policies `diff` and `append`: the rows that they ship or refuse."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -31,7 +31,7 @@ def publish(pipeline: Pipeline, rows: Sequence[tuple], policy: Policy) -> None:
     pipeline.run()
 
 
-# One after another: the rows, and how many are deleted and inserted; None for no change.
+# Each step: the rows, and how many rows an update deletes and inserts (None: no update).
 DIFFS = [
     (ROWS[::-1], None),
     ([*ROWS, (11, "e")], (0, 1)),
@@ -45,7 +45,7 @@ DIFFS = [
 
 
 def test_changed_rows_are_shipped(pipeline: Pipeline):
-    """Prevents: a kind of change is not seen, or rows are shipped that did not change."""
+    """Prevents: a refresh misses a kind of change, or ships rows that did not change."""
     publish(pipeline, ROWS, BY_ID)
     for rows, expected in DIFFS:
         assert ships(pipeline, remarks(rows)) == (expected and RowCounts(*expected)), rows
@@ -72,8 +72,7 @@ BEYOND = [
 
 @pytest.mark.slow
 def test_rows_from_the_last_value_on_are_shipped(pipeline: Pipeline):
-    """Prevents: a row that came late to the last value is never published, or comes twice; rows
-    that changed before the cursor stay as they were, without a message."""
+    """Prevents: `append` loses or repeats late rows, or misses changes of older rows."""
     publish(pipeline, FIVE, FROM_ID)
     for rows, expected in APPENDS:
         assert ships(pipeline, remarks(rows)) == (expected and RowCounts(*expected)), rows
@@ -110,7 +109,7 @@ LOOKBACKS: list[tuple[pa.DataType, list[Any], Any, int]] = [
 def test_lookback(
     pipeline: Pipeline, type_: pa.DataType, cursors: list[Any], lookback: Any, affected: int
 ):
-    """Prevents: a row that comes late within the lookback is not shipped, or too many are."""
+    """Prevents: a refresh misses a late row within the lookback, or ships too many rows."""
     rows = [(cursor, "same") for cursor in cursors]
     pipeline.policy(Append("id", lookback))
     pipeline.model("flights", remarks(rows, type_))
@@ -122,7 +121,7 @@ def test_lookback(
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("names", [("id", "h"), ("old", "new")])
 def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
-    """Prevents: rows that share a part of their key are mixed up, or a name is taken for ours."""
+    """Prevents: a refresh mixes up rows with partly equal keys, or rejects a key named "old"."""
     types = {names[0]: pa.int64(), names[1]: pa.string(), "word": pa.string()}
     pipeline.policy(Diff(names))
     pipeline.model("flights", table([(1, "x", "a"), (1, "y", "b"), (2, "x", "c")], **types))
@@ -144,7 +143,7 @@ def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
 def test_feed_whose_keys_are_of_another_type(
     pipeline: Pipeline, keys: list[object], type_: pa.DataType
 ):
-    """Prevents: an error of hyperd in every refresh, because a key of the feed names no row."""
+    """Prevents: a refresh fails in hyperd, because the feed stores keys in another type."""
     pipeline.feed("feed", table([], id=type_))
     publish(pipeline, ROWS, Diff(("id",), Feed("feed", (("id", "id"),))))
     pipeline.feed("feed", table([(key,) for key in keys], id=type_))
@@ -164,7 +163,7 @@ UNFIT = [
 
 @pytest.mark.slow
 def test_rows_that_nothing_identifies(pipeline: Pipeline):
-    """Prevents: the wrong one of two rows is deleted, or one without a key is never updated."""
+    """Prevents: an update deletes the wrong row of two, or never updates a row without a key."""
     publish(pipeline, ROWS, BY_ID)
     sent = pipeline.journal.all_intents()
     for policy, rows, phrases in UNFIT:
@@ -180,8 +179,7 @@ def test_rows_that_nothing_identifies(pipeline: Pipeline):
 def test_policy_that_comes_after_unfit_rows(
     pipeline: Pipeline, policy: Policy, rows: list[tuple], phrases: tuple[str, ...]
 ):
-    """Prevents: an unchecked key passes until the rows change, or the rows that were
-    published without one stay for ever."""
+    """Prevents: a new policy accepts unfit keys of published rows, or never replaces the rows."""
     publish(pipeline, rows, ReplaceAll())
     pipeline.policy(policy)
     for _ in range(2):
@@ -190,14 +188,14 @@ def test_policy_that_comes_after_unfit_rows(
 
 
 def test_a_cursor_is_no_key(pipeline: Pipeline):
-    """Prevents: a repeated key, as the same column was checked for something else."""
+    """Prevents: a column that passed as a cursor passes as a key, although its values repeat."""
     publish(pipeline, TWICE, FROM_ID)
     pipeline.policy(BY_ID)
     refused(pipeline.run, "id is not unique")
 
 
 def test_key_that_was_looked_at_is_remembered(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: rows that stay are grouped by their key in every refresh."""
+    """Prevents: every refresh checks the keys of unchanged rows again."""
     publish(pipeline, ROWS, ReplaceAll())
     pipeline.policy(BY_ID)
     pipeline.run()

@@ -1,4 +1,4 @@
-"""Many rows: compared in little memory, split above the limit, written by a cluster."""
+"""Many rows: comparison in little memory, split updates, and models written by a cluster."""
 
 import os
 import random
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Table]:
-    """Every thousandth row differs."""
+    """Return two tables of the same length; one row in 1,024 differs."""
     folder = tmp_path_factory.mktemp("lineitem")
     program = str(Path(sys.executable).with_name("tpchgen-cli"))
     subprocess.run(
@@ -64,7 +64,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> tuple[pa.Table, pa.Tab
 
 
 def _hashed(folder: Path, number: int, rows: pa.Table) -> TableVersion:
-    # Products of 64 bits that wrap make a hash that is good enough here.
+    # The products overflow 64 bits; the resulting hash is good enough for these tests.
     factors = (0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D, 0x632BE59BD9B4E019)
     hashes = pa.array([0] * rows.num_rows, pa.int64())
     for name, factor in zip(rows.column_names, factors, strict=True):
@@ -104,7 +104,7 @@ def test_more_rows_than_memory(
     write: Callable[..., TableVersion],
     share: int,
 ):
-    """Prevents: above a certain size, every update of a data source fails."""
+    """Prevents: an update fails if its rows need more memory than hyperd may use."""
     old, new = (
         write(tmp_path, number, rows.slice(0, rows.num_rows // share))
         for number, rows in enumerate(contents)
@@ -129,7 +129,7 @@ def test_more_rows_than_memory(
 
 
 def _aggregate(hyper: Hyperd, tried: list[int], slices: int) -> int:
-    """A query that takes some 320 MB in one piece."""
+    """Run a query that needs about 320 MB in one slice; record the number of slices."""
     tried.append(slices)
     with connect(hyper) as connection:
         connection.execute_list_query(
@@ -143,7 +143,7 @@ def _aggregate(hyper: Hyperd, tried: list[int], slices: int) -> int:
     ("rows", "tried"), [(1, [1, 4]), (64 * MB, [32])], ids=["failure", "estimate"]
 )
 def test_more_slices(rows: int, tried: list[int]):
-    """Prevents: a comparison that fails where more slices would do."""
+    """Prevents: a comparison fails although it would succeed with more slices."""
     found: list[int] = []
     with Hyperd(memory=256 * MB, telemetry=False) as hyper:
         in_slices(partial(_aggregate, hyper, found), rows=rows, memory=hyper.memory)
@@ -151,7 +151,7 @@ def test_more_slices(rows: int, tried: list[int]):
 
 
 def test_no_number_of_slices_is_enough():
-    """Prevents: a refresh that fails every night, where the whole table could be sent."""
+    """Prevents: a comparison that always needs too much memory is tried without end."""
     found: list[int] = []
     with (
         Hyperd(memory=256 * MB, telemetry=False) as hyper,
@@ -162,11 +162,12 @@ def test_no_number_of_slices_is_enough():
 
 
 def test_a_refresh_without_enough_memory_to_compare(pipeline: Pipeline):
-    """Prevents: a refresh that fails every night, or a table sent whole for no visible reason."""
+    """Prevents: a refresh lacks memory, and fails or sends the whole table without a reason."""
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
     with Hyperd(memory=256 * MB, telemetry=False) as hyper:
-        # As for a billion rows: the smallest slice needs more than it says that it may use.
+        # This simulates a billion rows: even the smallest slice needs more memory than hyperd may
+        # use.
         hyper.memory = 1
         shipped = ships(pipeline, flights(9), hyper=lambda: hyper)
     why = "comparing 9 rows needs more than hyperd's memory of 0.00 MB; raise HYPER_MEMORY_LIMIT"
@@ -175,7 +176,7 @@ def test_a_refresh_without_enough_memory_to_compare(pipeline: Pipeline):
 
 @pytest.mark.parametrize("is_published", [False, True], ids=["publish", "update"])
 def test_a_refresh_without_enough_memory_for_keys(pipeline: Pipeline, is_published: bool):
-    """Prevents: a limit that the user has set shows as many lines of hyperd's."""
+    """Prevents: a memory limit that a user has set shows as a long error of hyperd."""
     pipeline.policy(Diff(("word",)))
     if is_published:
         pipeline.model("flights", _words(10))
@@ -204,7 +205,7 @@ POLICIES: dict[str, Policy] = {
 
 
 def notes(rows: int, *, seed: int = 1) -> pa.Table:
-    """Rows that are hardly to be compressed, some thousand a day; another seed changes a tenth."""
+    """Return rows that hardly compress, 2,000 a day; another seed changes every tenth row."""
     first, other = random.Random(1), random.Random(seed)
     texts = [f"{first.random()}" for _ in range(rows)]
     texts[::10] = [f"{other.random()}" for _ in texts[::10]]
@@ -231,7 +232,7 @@ def give(pipeline: Pipeline, rows: pa.Table) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_pieces_add_up(new_pipeline: Callable[..., Pipeline], policy: Policy):
-    """Prevents: rows between two pieces are lost or sent twice, or a piece is still too large."""
+    """Prevents: a split update loses or repeats rows, or one of its pieces is too large."""
     pipeline = new_pipeline(on_oversize="split", payload_limit_mb=LIMIT / 1e6)
     pipeline.policy(policy)
     give(pipeline, notes(50_000))
@@ -251,7 +252,7 @@ def test_pieces_add_up(new_pipeline: Callable[..., Pipeline], policy: Policy):
 
 @pytest.mark.slow
 def test_a_later_piece_is_refused(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a refresh that is refused, and so not tried again, after half of its rows went."""
+    """Prevents: a refresh that has sent half of its rows counts as refused and is not retried."""
     pipeline = new_pipeline(on_oversize="split", payload_limit_mb=LIMIT / 1e6)
     pipeline.policy(POLICIES["diff"])
     give(pipeline, notes(50_000))
@@ -285,7 +286,7 @@ write_snapshot(frame, SnapshotStore(Path(sys.argv[1])), asset_key="flights", run
 @pytest.mark.skipif(not can_be_hidden(), reason="mount namespaces are not allowed here")
 @pytest.mark.long
 def test_files_on_the_disks_of_workers(tmp_path: Path):
-    """Prevents: rows that workers wrote to their own disks are missing from a green run."""
+    """Prevents: a run is green although workers have written its rows to their own disks."""
     # The second of them is next to those of the workers, and empty to them.
     conf, lost = tmp_path / "conf", tmp_path / "cluster" / "lost"
     for folder in (conf, lost):
@@ -295,7 +296,7 @@ def test_files_on_the_disks_of_workers(tmp_path: Path):
         (conf / "spark-defaults.conf").write_text(f"{DRIVER}\nspark.master {cluster.url}\n")
         done = subprocess.run(
             [sys.executable, "-c", MODEL, str(lost / "snapshots")],
-            # Both are this host, so what the user says of the workers' Python is this one.
+            # Driver and workers run on this host, so the workers can use this Python.
             env={**kept, "SPARK_CONF_DIR": str(conf), "PYSPARK_PYTHON": sys.executable},
             capture_output=True, text=True, check=False, timeout=900,
         )  # fmt: skip

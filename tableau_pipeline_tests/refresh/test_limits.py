@@ -1,4 +1,4 @@
-"""Guards, approvals and saved plans: a refresh does what somebody has agreed to, or nothing."""
+"""Guards, approvals and saved plans: a refresh changes only what users have agreed to."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ BY_KEY = Diff(("flight_id",))
 
 
 def changed(count: int, other: int) -> pa.Table:
-    """Return rows of flights; the first `other` of them have another delay."""
+    """Return `count` flights; the first `other` of them have another delay."""
     rows = flights(count)
     delays = [
         delay + 1000 * (number < other) for number, delay in enumerate(rows["delay"].to_pylist())
@@ -70,7 +70,7 @@ def refusal(pipeline: Pipeline, **options: Any) -> tuple[Code, str]:
 
 
 def approval(pipeline: Pipeline, **fields: Any) -> Approval:
-    """Return the approval of what is planned now."""
+    """Return an approval of the current plan; `fields` replace some of its values."""
     seen = look(pipeline)
     columns = seen.columns and {name: tuple(some) for name, some in seen.columns.items()}
     values = {
@@ -85,14 +85,13 @@ def approval(pipeline: Pipeline, **fields: Any) -> Approval:
     return Approval(**(values | fields))
 
 
-# How many rows may change.
+# Guards of the share of rows that may change.
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [BY_KEY, ReplaceAll()], ids=["diff", "replace"])
 def test_too_many_rows_change(pipeline: Pipeline, policy: Policy):
-    """Prevents: a model that is wrong in half of its rows reaches the dashboards, since it has as
-    many rows as before."""
+    """Prevents: many wrong rows reach the dashboards, because their number is right."""
     published(pipeline, policy=policy, guard=replace(LAX, max_change=0.25))
     pipeline.model("flights", changed(20, 5))
     assert pipeline.run().decision != "no change"
@@ -106,7 +105,7 @@ def test_too_many_rows_change(pipeline: Pipeline, policy: Policy):
 
 
 def test_a_publish_in_full_counts_its_changes(pipeline: Pipeline):
-    """Prevents: the guard holds for updates alone, and not where a whole file replaces them."""
+    """Prevents: `guard.max_change` limits updates, but a full publish changes more rows."""
     published(pipeline, guard=replace(LAX, max_change=0.25))
     pipeline.model("flights", changed(20, 11).append_column("more", pa.array(range(20))))
     code, text = refusal(pipeline)
@@ -116,7 +115,7 @@ def test_a_publish_in_full_counts_its_changes(pipeline: Pipeline):
 
 
 def test_rows_that_are_gone_from_the_store_cannot_be_counted(pipeline: Pipeline):
-    """Prevents: a guard that holds nothing back once the published version is collected."""
+    """Prevents: a guard allows any change once the published snapshot is deleted."""
     published(pipeline, policy=ReplaceAll(), guard=replace(LAX, max_change=0.25))
     old = pipeline.models["flights"]
     pipeline.model("flights", changed(20, 1))
@@ -127,7 +126,7 @@ def test_rows_that_are_gone_from_the_store_cannot_be_counted(pipeline: Pipeline)
 
 
 def test_rows_without_a_record_cannot_be_counted(pipeline: Pipeline):
-    """Prevents: all published tables count as new ones once the records are lost."""
+    """Prevents: without records, a guard counts published tables as new and allows any change."""
     published(pipeline, guard=replace(LAX, max_change=0.25))
     pipeline.journal.forget()
     pipeline.model("flights", changed(20, 11))
@@ -140,7 +139,7 @@ def test_rows_without_a_record_cannot_be_counted(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [BY_KEY, ReplaceAll()], ids=["diff", "replace"])
 def test_damaged_rows_cannot_be_counted(pipeline: Pipeline, policy: Policy):
-    """Prevents: a file that a disk has damaged ends each refresh with an error of hyperd."""
+    """Prevents: a damaged file of the published snapshot makes each refresh fail in hyperd."""
     published(pipeline, policy=policy, guard=replace(LAX, max_change=0.25))
     old = pipeline.models["flights"]
     pipeline.model("flights", changed(20, 1))
@@ -153,8 +152,7 @@ def test_damaged_rows_cannot_be_counted(pipeline: Pipeline, policy: Policy):
 
 
 def test_who_accepted_what(pipeline: Pipeline):
-    """Prevents: no record shows who let a shrunken table through; or it is said of each
-    refresh after that, too."""
+    """Prevents: no record names who accepted a loss of rows, or later records repeat the name."""
     published(pipeline, guard=Guard())
     pipeline.model("flights", flights(2))
     done = carry_out(pipeline, accept=frozenset({Accept.SHRINK}), by="ann")
@@ -162,12 +160,12 @@ def test_who_accepted_what(pipeline: Pipeline):
     assert carry_out(pipeline).checkpoint.accepted is None
 
 
-# Values of rows.
+# Values of rows in messages.
 
 
 @pytest.mark.parametrize("null", [False, True])
 def test_values_of_rows_are_shown_if_asked_for(pipeline: Pipeline, null: bool):
-    """Prevents: an e-mail address in a comment on a pull request, or in a log."""
+    """Prevents: a plan or a log shows personal values, although the user asked for none."""
     pipeline.policy(Diff(("carrier",)))
     rows = flights(4)
     carriers = ["ann@example.com", *(["zoe", None, "bob"] if null else ["ann@example.com"] * 3)]
@@ -202,7 +200,7 @@ def _published_again(pipeline: Pipeline) -> None:
 def test_a_plan_is_carried_out_as_it_was_saved(
     pipeline: Pipeline, tmp_path: Path, change: Callable[[Pipeline], None]
 ):
-    """Prevents: what runs is not what was seen; newer rows slip in that no user has looked at."""
+    """Prevents: a saved plan publishes newer rows, which its reviewer has never seen."""
     published(pipeline)
     change(pipeline)
     plan, path = saved(pipeline), tmp_path / "plan.json"
@@ -212,7 +210,7 @@ def test_a_plan_is_carried_out_as_it_was_saved(
     done = carry_out(pipeline, saved=read_plan_file(path, SavedPlan)[plan.key])
     assert (done.checkpoint.tables, done.checkpoint.taken_at) == (plan.tables, plan.at)
     assert done.checkpoint.tables["flights"].all_rows == planned["flights"].fingerprint
-    # And the next refresh goes on from there.
+    # The next refresh continues from the version that the plan has published.
     assert pipeline.run(Accept.SCHEMA).decision != "no change"
     assert pipeline.wrong() == []
 
@@ -259,7 +257,7 @@ MOVED = {
 @pytest.mark.few_variants(2)
 @pytest.mark.parametrize("event", MOVED.values(), ids=MOVED)
 def test_a_plan_whose_facts_have_moved(pipeline: Pipeline, event: tuple[Callable, str]):
-    """Prevents: a plan of yesterday overwrites what somebody did since."""
+    """Prevents: a saved plan overwrites later changes of the data source."""
     happens, said = event
     published(pipeline)
     pipeline.model("flights", changed(20, 3))
@@ -275,7 +273,7 @@ def test_a_plan_whose_facts_have_moved(pipeline: Pipeline, event: tuple[Callable
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_plan_whose_facts_move_after_an_interrupted_refresh(pipeline: Pipeline):
-    """Prevents: after an interrupted refresh, a saved plan overwrites what somebody does since."""
+    """Prevents: after an interrupted refresh, a saved plan overwrites later changes of users."""
     published(pipeline)
     pipeline.model("flights", changed(20, 3))
     assert killed_before(pipeline, "update")
@@ -292,7 +290,7 @@ def test_a_plan_whose_facts_move_after_an_interrupted_refresh(pipeline: Pipeline
 @pytest.mark.slow
 @pytest.mark.parametrize("damaged", ["cut", "removed"])
 def test_a_plan_whose_rows_are_damaged(pipeline: Pipeline, damaged: str):
-    """Prevents: an error of hyperd, or advice to write a model again that has newer rows."""
+    """Prevents: a plan with damaged rows fails in hyperd, or blames the model's newest version."""
     published(pipeline)
     snapshot = pipeline.model("flights", changed(20, 3))
     plan = saved(pipeline)
@@ -308,7 +306,7 @@ def test_a_plan_whose_rows_are_damaged(pipeline: Pipeline, damaged: str):
 
 
 def test_a_plan_whose_place_is_taken(pipeline: Pipeline):
-    """Prevents: a saved plan takes over what another user has published meanwhile."""
+    """Prevents: a saved plan replaces a data source that another user has published meanwhile."""
     published(pipeline)
     pipeline.model("flights", changed(20, 3))
     plan = saved(pipeline)
@@ -319,7 +317,7 @@ def test_a_plan_whose_place_is_taken(pipeline: Pipeline):
 
 
 def test_a_first_publish_as_planned(pipeline: Pipeline):
-    """Prevents: a plan of something new cannot be saved, or makes a second one."""
+    """Prevents: a plan of a new data source cannot be saved, or creates a second data source."""
     plan = saved(pipeline)
     assert plan.base is None
     assert carry_out(pipeline, saved=plan).decision == "publish (create)"
@@ -328,7 +326,7 @@ def test_a_first_publish_as_planned(pipeline: Pipeline):
 
 
 def test_files_of_newer_releases(tmp_path: Path, pipeline: Pipeline):
-    """Prevents: an older release carries out half of what a newer one has planned."""
+    """Prevents: a release carries out only half of a plan that a newer release has written."""
     plan, path = saved(pipeline), tmp_path / "plan.json"
     entry = plan.model_dump(mode="json") | {"format": 2, "also": "this"}
     path.write_text(json.dumps({"plans": [entry]}))
@@ -346,7 +344,7 @@ def test_files_of_newer_releases(tmp_path: Path, pipeline: Pipeline):
 
 
 def test_rows_may_come_and_go_within_an_approval(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: an approval that the next hourly run of a model makes void."""
+    """Prevents: an approval becomes void at the next hourly run of a model."""
     published(pipeline)
     _redeclared(pipeline)
     given, path = approval(pipeline, max_change=30, max_shrink=10), tmp_path / "approval.json"
@@ -392,7 +390,7 @@ BEYOND = {
 @pytest.mark.few_variants(2)
 @pytest.mark.parametrize("event", BEYOND.values(), ids=BEYOND)
 def test_beyond_an_approval(pipeline: Pipeline, event: tuple[Callable, str]):
-    """Prevents: what no user has approved is published under a user's name."""
+    """Prevents: a refresh publishes changes that its approval does not cover."""
     happens, said = event
     published(pipeline)
     _updated(pipeline)
@@ -408,8 +406,7 @@ def test_beyond_an_approval(pipeline: Pipeline, event: tuple[Callable, str]):
 
 
 def test_an_approved_change_of_columns(pipeline: Pipeline):
-    """Prevents: a column that was approved to go needs a second yes; or any other column may go,
-    too."""
+    """Prevents: the approved removal of a column needs a second consent."""
     published(pipeline)
     pipeline.model("flights", flights(20).drop_columns("delay"))
     seen = look(pipeline, Accept.SCHEMA)
@@ -422,7 +419,7 @@ def test_an_approved_change_of_columns(pipeline: Pipeline):
 
 
 def test_columns_of_a_contract_are_those_of_its_model(pipeline: Pipeline):
-    """Prevents: an approval by the declaration alone, which the rows of the merge never meet."""
+    """Prevents: an approval spells types like the contract, and no refresh ever matches it."""
     published(pipeline)
     contract = (
         Column("flight_id", "long"),

@@ -1,4 +1,4 @@
-"""Whose data source it is, where it is, and what becomes of people's work in it."""
+"""Ownership, names and projects of data sources, and the work of users in them."""
 
 import logging
 from collections.abc import Callable
@@ -39,12 +39,12 @@ def luid_of(pipeline: Pipeline) -> str:
 
 
 def tags(pipeline: Pipeline) -> set[str]:
-    """What marks a data source as that of this deployment."""
+    """Return the two tags that mark a data source as one of this deployment."""
     return {pipeline.declaration.tag, f"{INSTANCE_TAG_PREFIX}{pipeline.journal.instance}"}
 
 
 def left_alone(pipeline: Pipeline, luid: str | None, *, refusal: str) -> None:
-    """A refresh is refused, and the data source is what it was, to the byte."""
+    """Check that a refresh is refused, sends nothing and leaves the data source unchanged."""
     with session(pipeline.sandbox) as site:
         before = other_users.content(site, str(luid))
         sent = {each.request_id for each in pipeline.journal.all_intents()}
@@ -56,7 +56,7 @@ def left_alone(pipeline: Pipeline, luid: str | None, *, refusal: str) -> None:
 
 
 def test_foreign_data_source_is_untouched(pipeline: Pipeline):
-    """Prevents: a first publish replaces the work of somebody who had the name first."""
+    """Prevents: a first publish replaces the data source of another user with the same name."""
     hers = other_users.publishes(pipeline, flights(3))
     left_alone(pipeline, hers.id, refusal="adopt: true")
 
@@ -74,7 +74,7 @@ def test_foreign_data_source_is_untouched(pipeline: Pipeline):
 def test_create_that_was_cut_off_takes_no_foreign_one(
     pipeline: Pipeline, user: tuple[str, str], tag: str
 ):
-    """Prevents: a create that never happened lets us replace what another put there since."""
+    """Prevents: after a create was cut off, a refresh replaces a data source of somebody else."""
     assert killed_before(pipeline, "publish")
     theirs = other_users.publishes(pipeline, flights(3), user=user, tag=tag)
     left_alone(pipeline, theirs.id, refusal="adopt: true")
@@ -82,7 +82,7 @@ def test_create_that_was_cut_off_takes_no_foreign_one(
 
 @pytest.mark.slow
 def test_create_that_was_cut_off_takes_nothing_older(pipeline: Pipeline):
-    """Prevents: what our user made by hand long ago passes for what a lost create has made."""
+    """Prevents: a refresh takes a data source made by hand for the result of a lost create."""
     older = other_users.publishes(pipeline, flights(3), user=ADMIN)
     other_users.changes(pipeline, name=f"{pipeline.name} aside")
     pipeline.sandbox.advance(60)
@@ -97,8 +97,7 @@ def test_create_that_was_cut_off_takes_nothing_older(pipeline: Pipeline):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("whole_deployment", [False, True])
 def test_second_deployment(pipeline: Pipeline, *, whole_deployment: bool):
-    """Prevents: staging and production overwrite each other, both of them green, or publish twins
-    that people mix up; a deployment whose storage was lost can never refresh its data sources."""
+    """Prevents: two deployments overwrite each other's data sources, or publish copies of them."""
     pipeline.run()
     luid = luid_of(pipeline)
     other = replace(pipeline, folder=pipeline.folder / "elsewhere")
@@ -127,7 +126,7 @@ def test_second_deployment(pipeline: Pipeline, *, whole_deployment: bool):
 
 @pytest.mark.slow
 def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
-    """Prevents: what an older version published stays open to every other deployment."""
+    """Prevents: a data source never gets its deployment's tag, and others take it over."""
     pipeline.run()
     (item,) = pipeline.found()
     with session(pipeline.sandbox) as site:
@@ -140,7 +139,7 @@ def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
 
 
 def test_another_url_of_the_same_server(pipeline: Pipeline):
-    """Prevents: a new name of the server makes us forget what is ours, or publish it twice."""
+    """Prevents: after a change of the server's URL, a refresh publishes its data source again."""
     pipeline.run()
     newest = pipeline.journal.files()[-1]
     record = newest.read_text("utf-8")
@@ -150,8 +149,7 @@ def test_another_url_of_the_same_server(pipeline: Pipeline):
 
 
 def test_rename_and_move_are_part_of_the_plan(pipeline: Pipeline):
-    """Prevents: "no change, nothing sent", and dashboards find another name on the server; a data
-    source in the way of itself, since names do not differ by case."""
+    """Prevents: a report hides a rename or a move, or a rename that changes only case fails."""
     pipeline.run()
     old, luid = pipeline.name, luid_of(pipeline)
     pipeline.declare(name=f"{old} better", project=f"Shop {luid}", create_project=True)
@@ -170,7 +168,7 @@ def test_rename_and_move_are_part_of_the_plan(pipeline: Pipeline):
 
 
 def test_refused_rows_rename_nothing(pipeline: Pipeline):
-    """Prevents: a refusal that says "nothing was changed", and dashboards find another name."""
+    """Prevents: a refused refresh still renames the data source."""
     pipeline.run()
     old = pipeline.name
     pipeline.policy(Diff(("flight_id",)))
@@ -183,7 +181,7 @@ def test_refused_rows_rename_nothing(pipeline: Pipeline):
 
 
 def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
-    """Prevents: a dry run is fine, and the run is refused."""
+    """Prevents: a dry run succeeds, but the refresh is refused because the new name is taken."""
     pipeline.run()
     old = pipeline.name
     pipeline.declare(name=f"{old} better")
@@ -197,8 +195,7 @@ def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_tag_that_no_record_names_makes_no_twin(pipeline: Pipeline):
-    """Prevents: after a wipe, a renamed data source is left behind, stale, with its dashboards; the
-    takeover of one of two copies, whichever the server lists first."""
+    """Prevents: after a loss of records, a refresh publishes a copy of a renamed data source."""
     pipeline.run()
     luid, old, tag = luid_of(pipeline), pipeline.name, pipeline.declaration.tag
     pipeline.declare(name=f"{old} copy")
@@ -221,8 +218,7 @@ def test_tag_that_no_record_names_makes_no_twin(pipeline: Pipeline):
 
 
 def test_created_while_it_is_looked_for(pipeline: Pipeline):
-    """Prevents: what another run has just created at its place is refused as if it were elsewhere,
-    because it came between the looks by name and by tag."""
+    """Prevents: a refresh is refused because another run creates the data source meanwhile."""
 
     def another(server: Any) -> At:
         tag = pipeline.declaration.tag
@@ -233,7 +229,7 @@ def test_created_while_it_is_looked_for(pipeline: Pipeline):
 
 
 def test_tag_of_a_key_that_begins_alike(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: `sales` cannot be published, since `sales_2024` is."""
+    """Prevents: the tag of the key `sales_2024` keeps `sales` from being published."""
     one = new_pipeline()
     new_pipeline(key=f"{one.declaration.key}_2024").run()
     assert one.run().decision == "publish (create)"
@@ -241,7 +237,7 @@ def test_tag_of_a_key_that_begins_alike(new_pipeline: Callable[..., Pipeline]):
 
 @pytest.mark.slow
 def test_another_key_of_this_deployment_is_left_alone(pipeline: Pipeline):
-    """Prevents: two declarations with one name replace each other in turns: 10, 25, 10, 25 rows."""
+    """Prevents: two declarations with one name replace each other's rows in turns."""
     pipeline.run()
     luid, key = luid_of(pipeline), pipeline.declaration.key
     other = replace(pipeline, declaration=replace(pipeline.declaration, key=f"{key}_2"))
@@ -260,7 +256,7 @@ def test_another_key_of_this_deployment_is_left_alone(pipeline: Pipeline):
 
 
 def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: renaming a data source makes a second one, and dashboards show the stale first."""
+    """Prevents: a user renames a data source, and the next refresh publishes a copy of it."""
     pipeline.run()
     luid = luid_of(pipeline)
     other_users.changes(pipeline, name=f"{pipeline.name} better")
@@ -275,7 +271,7 @@ def test_renamed(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
 
 @pytest.mark.slow
 def test_deleted(pipeline: Pipeline):
-    """Prevents: unchanged models leave a deleted data source unpublished for ever."""
+    """Prevents: a deleted data source stays unpublished as long as no model changes."""
     pipeline.run()
     other_users.deletes(pipeline)
     gone = "the data source is gone from the server: it is published again"
@@ -285,12 +281,15 @@ def test_deleted(pipeline: Pipeline):
 
 
 def saved(pipeline: Pipeline) -> list[Path]:
-    """The packages that refreshes have kept."""
+    """Return the packages that refreshes have saved."""
     return sorted((pipeline.folder / "kept").glob("*.tdsx"))
 
 
 def adopting(pipeline: Pipeline, rows: pa.Table | None = None) -> str:
-    """Somebody's data source with a calculated field, which is to become ours; its LUID."""
+    """Publish a data source of another user, with a calculated field; declare its adoption.
+
+    Return its LUID.
+    """
     hers = other_users.publishes(pipeline, flights(5) if rows is None else rows)
     other_users.adds_a_calculated_field(pipeline)
     pipeline.declare(adopt=True)
@@ -299,8 +298,7 @@ def adopting(pipeline: Pipeline, rows: pa.Table | None = None) -> str:
 
 @pytest.mark.slow
 def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
-    """Prevents: `adopt: true` drops the calculated fields of the person it takes over from, or
-    breaks the dashboards that hang on it."""
+    """Prevents: an adoption drops a user's calculated fields, or changes the LUID."""
     luid = adopting(pipeline)
     assert "publish (replace)" in pipeline.decide()
     assert saved(pipeline) == [], "a dry run keeps nothing"
@@ -322,8 +320,7 @@ def test_adoption_keeps_calculated_fields(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_adopted_extract_of_a_database(pipeline: Pipeline):
-    """Prevents: the second refresh of what was an extract drops the work that the first kept, or
-    sends an update that no server applies to an extract; no message says why its old tasks fail."""
+    """Prevents: the second refresh of an adopted extract drops users' work, or sends an update."""
     other_users.publishes(pipeline, flights(5), user=ADMIN)
     other_users.makes_it_an_extract(pipeline)
     pipeline.declare(adopt=True)
@@ -341,7 +338,8 @@ def test_adopted_extract_of_a_database(pipeline: Pipeline):
     assert "takes no updates" in plan.reason
     assert pipeline.wrong() == []
     assert FIELD in pipeline.tds()
-    # To let it take updates, its metadata has to go: that is asked for.
+    # Only a publish in mode Overwrite makes updates possible. It drops metadata, so it needs
+    # consent.
     assert pipeline.run(Accept.OVERWRITE, full=True).plan.mode is PublishMode.OVERWRITE
     pipeline.model("flights", flights(8, delay=2))
     assert isinstance(pipeline.run().plan, UpdateTables)
@@ -350,7 +348,7 @@ def test_adopted_extract_of_a_database(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_adoption_names_what_it_would_drop(star: Pipeline):
-    """Prevents: work is gone, and no message says which."""
+    """Prevents: a refusal does not name the fields and columns that an adoption would drop."""
     adopting(star, OTHER_SCHEMA)
     before = star.tds()
     with pytest.raises(RefusedError) as caught:
@@ -371,7 +369,7 @@ def test_adoption_names_what_it_would_drop(star: Pipeline):
 def test_adoption_by_a_server_that_keeps_nothing_is_red(
     new_pipeline: Callable[..., Pipeline], killed: str | None
 ):
-    """Prevents: Replace drops the work after all, and the run is green."""
+    """Prevents: a server drops users' work in mode Replace, and the run is green."""
     pipeline = new_pipeline(on={"replace": "like-overwrite"})
     adopting(pipeline)
     if killed:
@@ -388,7 +386,7 @@ def test_adoption_by_a_server_that_keeps_nothing_is_red(
 
 
 def test_what_cannot_be_kept_is_not_replaced(pipeline: Pipeline):
-    """Prevents: a full disk where the package is kept, and the work is replaced all the same."""
+    """Prevents: a refresh replaces users' work although it could not save a copy."""
     adopting(pipeline)
     (pipeline.folder / "kept").write_text("no folder", "utf-8")
     before = pipeline.tds()
@@ -401,7 +399,7 @@ def test_what_cannot_be_kept_is_not_replaced(pipeline: Pipeline):
 def test_work_is_kept_in_an_object_store(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: what was saved, or set in the metadata, is gone with the container that ran."""
+    """Prevents: saved work and recorded metadata are lost when the container of a run ends."""
     adopting(pipeline)
     pipeline.policy(ReplaceAll(), fields=(FieldMetadata("delay", caption="Delay"),))
     with S3Server(tmp_path / "server").running() as store:
@@ -421,7 +419,7 @@ def test_work_is_kept_in_an_object_store(
 
 @pytest.mark.slow
 def test_column_that_another_user_published_is_not_dropped_unasked(pipeline: Pipeline):
-    """Prevents: a column that somebody added by publishing is gone, without a question."""
+    """Prevents: a refresh drops a column of another user without consent."""
     pipeline.run()
     other_users.publishes(pipeline, OTHER_SCHEMA, user=ADMIN)
     before = pipeline.tds()

@@ -1,4 +1,4 @@
-"""What `partitions` ships, and windows (`retain`) that move over the rows of a table."""
+"""The refresh policy `partitions`, and windows (`retain`) that move with the date."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ from tableau_pipeline_tests.refresh.support.partitioned import day, keep_only, m
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import refused, ships, table
 
-# Clocks in Paris go from 2:00 to 3:00 on the first of these nights, and back on the second.
+# In Paris, clocks skip an hour on the first of these days, and repeat one on the second.
 SPRING, AUTUMN = "2025-03-30", "2025-10-26"
 PARIS = "Europe/Paris"
 OTHER_ZONES = ("UTC", "America/St_Johns", "Pacific/Apia")
@@ -40,14 +40,14 @@ POLICIES: dict[str, Policy] = {
 
 
 def moment(instant: datetime, kind: str, zone: str = "UTC") -> Any:
-    """A value of a type, by the clock of a zone."""
+    """Return an instant as a value of a type, by the clock of a zone."""
     local = instant.astimezone(ZoneInfo(zone))
     known = {"date": local.date(), "timestamp": instant}
     return known.get(kind, local.replace(tzinfo=None))
 
 
 def at(key: str, *hours: float, zone: str = PARIS, kind: str = "timestamp_ntz") -> pa.Table:
-    """Rows of a day, at these hours since its beginning: as they really pass."""
+    """Return rows of a day; `hours` is the time that has really passed since the day began."""
     start = day(key, zone=zone).start.astimezone(UTC)
     rows = [(moment(start + timedelta(hours=hour), kind, zone), hour) for hour in hours]
     return table(rows, at=TYPES[kind], hour=pa.float64())
@@ -66,7 +66,7 @@ def windows(pipeline: Pipeline) -> Pipeline:
 )
 @pytest.mark.parametrize("night", [SPRING, AUTUMN])
 def test_windows_of_time(windows: Pipeline, kind: str, zone: str, night: str):
-    """Prevents: a window is cut by the wrong clock, and rows of its neighbours are deleted."""
+    """Prevents: a window follows the wrong time zone, and an update deletes rows of other days."""
     days = [str(date.fromisoformat(night) + timedelta(days=number)) for number in (-1, 0, 1)]
     hours = (0, 1, 2, 3, 22, 22.9)
     materialize(windows, {key: at(key, *hours, zone=zone, kind=kind) for key in days}, zone=zone)
@@ -78,8 +78,7 @@ def test_windows_of_time(windows: Pipeline, kind: str, zone: str, night: str):
 
 @pytest.mark.slow
 def test_partitions_come_and_go(windows: Pipeline):
-    """Prevents: the rows of a partition that is no more stay published, or one that was written
-    again is shipped although it is as before."""
+    """Prevents: rows of a removed partition stay, or an unchanged partition is shipped again."""
     one, two, three, four = (f"2025-03-0{number}" for number in range(1, 5))
     materialize(windows, {key: at(key, 1, 2) for key in (one, two)}, zone=PARIS)
     windows.run()
@@ -96,8 +95,7 @@ def test_partitions_come_and_go(windows: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("is_null", [False, True], ids=["beside", "null"])
 def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
-    """Prevents: a row that lies in another partition's window is deleted with it; one without a
-    time is never shipped again."""
+    """Prevents: an update deletes or keeps rows whose time is outside of their partition."""
     one, two = "2025-03-01", "2025-03-02"
     lost = table([(None, 1.0)], at=pa.timestamp("us"), hour=pa.float64())
     stray = pa.concat_tables([at(one, 1), lost if is_null else at(two, 5)])
@@ -115,7 +113,7 @@ def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
         (pa.int32(), lambda key: int(key.replace("-", "")), True),
         (pa.int64(), lambda key: int(key.replace("-", "")), True),
         (pa.string(), lambda key: key, True),
-        # No such value can be a day.
+        # The values of the following rows cannot be days.
         (pa.int32(), lambda key: int(key[-2:]), False),
         (pa.float64(), lambda key: float(key.replace("-", "")), False),
         (pa.bool_(), lambda key: key.endswith("1"), False),
@@ -125,8 +123,7 @@ def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
 def test_days_as_other_types(
     windows: Pipeline, type_: pa.DataType, written: Callable[[str], Any], *, is_update: bool
 ):
-    """Prevents: the usual star schema, with days such as 20240101 as keys, fails at each refresh
-    after the first."""
+    """Prevents: updates fail for star schemas whose days are keys such as 20240101."""
 
     def sold(key: str, *prices: int) -> pa.Table:
         return table([(written(key), price) for price in prices], at=type_, price=pa.int64())
@@ -155,7 +152,7 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("type_", "values"), VALUES, ids=str)
 def test_partitions_by_value(pipeline: Pipeline, type_: pa.DataType, values: list[Any]):
-    """Prevents: partitions by value need a time, or one value is taken for another."""
+    """Prevents: partitions by value need a time, or an update confuses two values."""
     pipeline.policy(Partitions("region"), guard=Guard(max_shrink=1))
 
     def sold(region: Any, *prices: int) -> pa.Table:
@@ -173,8 +170,7 @@ def test_partitions_by_value(pipeline: Pipeline, type_: pa.DataType, values: lis
 
 @pytest.mark.slow
 def test_model_that_was_not_partitioned(windows: Pipeline):
-    """Prevents: the rows of a model from before it was partitioned stay published; a misspelt
-    column shows as an error of hyperd."""
+    """Prevents: rows stay published that a model wrote before it was partitioned."""
     windows.model("flights", at("2025-03-01", 1, 2))
     refused(windows.run, 'the model "flights" is not partitioned. Give its')
     windows.policy(ReplaceAll())
@@ -187,14 +183,14 @@ def test_model_that_was_not_partitioned(windows: Pipeline):
 
 
 def visits(days: range) -> pa.Table:
-    """One visit on each of the days, each named by how long ago it was, and one without a day."""
+    """Return one visit for each day, counted back from today, and one visit without a day."""
     today = NOON.date()
     rows = [(-2 - back, today - timedelta(days=back), "a") for back in days]
     return table([*rows, (0, None, "a")], id=pa.int64(), day=pa.date32(), part=pa.string())
 
 
 def published(pipeline: Pipeline, *, after: int = 0) -> int:
-    """How many rows are published once it was refreshed some days later."""
+    """Refresh `after` days later, and return the number of published rows."""
     report = pipeline.run(around={"now": NOON + timedelta(days=after)})
     assert pipeline.wrong() == []
     return report.checkpoint.tables["flights"].content.rows
@@ -203,8 +199,7 @@ def published(pipeline: Pipeline, *, after: int = 0) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_window_over_a_model_that_stands_still(pipeline: Pipeline, policy: Policy):
-    """Prevents: rows stay for ever once nothing new comes, those without a day go with them, or
-    those that a longer window or an earlier clock brings back never return."""
+    """Prevents: expired rows stay while a model is unchanged, or a longer window adds no rows."""
     pipeline.policy(policy, retain=Retain("day", 9), guard=LAX)
     if isinstance(policy, Partitions):
         materialize(pipeline, {"a": visits(range(20))})
@@ -236,7 +231,7 @@ def test_window_that_begins_before_the_first_year(pipeline: Pipeline, type_: pa.
 
 @pytest.mark.parametrize(("column", "phrase"), [("dya", 'names "dya"'), ("id", '"id" is bigint')])
 def test_column_that_is_no_date(pipeline: Pipeline, column: str, phrase: str):
-    """Prevents: a misspelt column shows as an error of hyperd, or numbers pass for days."""
+    """Prevents: `retain` with a misspelt column fails in hyperd, or treats numbers as days."""
     pipeline.policy(ReplaceAll(), retain=Retain(column, 9))
     pipeline.model("flights", visits(range(20)))
     refused(pipeline.run, "retain", phrase)
@@ -244,7 +239,7 @@ def test_column_that_is_no_date(pipeline: Pipeline, column: str, phrase: str):
 
 @pytest.mark.slow
 def test_record_does_not_grow_with_the_partitions(pipeline: Pipeline):
-    """Prevents: records that list three years of hours, until the journal is the slowest part."""
+    """Prevents: records list every partition, and grow until the journal is slow."""
     sizes = []
     for number in (2, 40):
         materialize(pipeline, {str(hour): flights(2) for hour in range(number)})
@@ -254,8 +249,7 @@ def test_record_does_not_grow_with_the_partitions(pipeline: Pipeline):
 
 
 def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
-    """Prevents: an old partition without a new column is published as NULLs, or not at all; as many
-    runs as mistakes, because the first one hides the others."""
+    """Prevents: a partition that lacks a column is published, or its refusal hides mistakes."""
     wider = flights(3, gate=pa.array([1, 2, 3], pa.int64()))
     materialize(pipeline, {"jan": flights(5), "feb": wider})
     pipeline.policy(ReplaceAll(), contract=(Column("seat", "string"),))
@@ -266,12 +260,12 @@ def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
     assert (pipeline.sessions, pipeline.extract_files()) == (0, [])
 
 
-# A row is its id, how many days ago it was, and a word. Few ids, so that some are repeated.
+# A row has an id, an age in days and a word. There are few ids, so that some are repeated.
 Row = tuple[int, int | None, str]
 
 
 def remarks(rows: list[Row]) -> pa.Table:
-    # Without a column for the partition, so that two partitions may have the same row.
+    # No column names the partition, so two partitions may have equal rows.
     today = NOON.date()
     days = [(id_, None if ago is None else today - timedelta(days=ago), word)
             for id_, ago, word in rows]  # fmt: skip
@@ -280,7 +274,7 @@ def remarks(rows: list[Row]) -> pa.Table:
 
 @pytest.fixture
 def parted(pipeline: Pipeline) -> Pipeline:
-    """Two partitions are published."""
+    """Publish a model of two partitions."""
     pipeline.policy(Diff(("id",)), guard=LAX)
     materialize(
         pipeline,
@@ -296,20 +290,20 @@ def parted(pipeline: Pipeline) -> Pipeline:
 @pytest.mark.slow
 @pytest.mark.parametrize("retain", [None, Retain("day", 5)], ids=["all", "window"])
 def test_shared_files_are_hardly_read(parted: Pipeline, retain: Retain | None):
-    """Prevents: an update that costs as much as the model is large, however little changed."""
+    """Prevents: an update reads all files of a model although one partition has changed."""
     day = {"day"} if retain else set()
     parted.policy(Diff(("id",)), retain=retain, guard=LAX)
     parted.run(around={"now": NOON})
     keep_only(parted, "flights", part="north", columns={"id", ROW_HASH, *day})
     materialize(parted, {"south": remarks([(4, 0, "D"), (6, 1, "f")])})
     report = parted.run(around={"now": NOON})
-    deleted = 1 if retain else 2  # the other one had expired
+    deleted = 1 if retain else 2  # the other row has expired
     assert report.tables == {"flights": RowCounts(deleted=deleted, inserted=2)}
 
 
 @pytest.mark.slow
 def test_a_key_that_a_shared_file_has_is_refused(parted: Pipeline):
-    """Prevents: a new row whose key another partition has deletes that partition's row."""
+    """Prevents: a new row with the key of another partition's row deletes that row."""
     materialize(parted, {"south": remarks([(1, 0, "x")])})
     refused(lambda: parted.run(around={"now": NOON}), "id is not unique: 1 value of it repeats")
 
@@ -320,7 +314,7 @@ def carriers(part: str, word: str, *codes: str) -> pa.Table:
 
 
 def publish_in_parts(star: Pipeline, policy: Policy) -> None:
-    """Publish a dimension of two partitions."""
+    """Publish a dimension that has two partitions."""
     many, one = star.declaration.tables
     star.declare(tables=(many, replace(one, policy=policy, guard=LAX)))
     for part, code in (("a", "AA"), ("b", "UA")):
@@ -331,7 +325,7 @@ def publish_in_parts(star: Pipeline, policy: Policy) -> None:
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("policy", [Diff(("carrier",)), Partitions("part")], ids=["diff", "parts"])
 def test_a_key_that_another_partition_has(star: Pipeline, policy: Policy):
-    """Prevents: sums that are twice too large, as only changed files are read."""
+    """Prevents: a refresh checks keys in changed files only, and repeated keys double sums."""
     publish_in_parts(star, policy)
     star.snapshot("airlines", carriers("b", "x", "AA", "UA"), partition="b")
     refused(star.run, "carrier is not unique: 1 value of it repeats")

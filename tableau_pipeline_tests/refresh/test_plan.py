@@ -1,4 +1,4 @@
-"""What a refresh decides of a published data source, and what is refused of models before."""
+"""The decisions of a refresh, and its refusals of changes, models and damaged files."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,14 +48,14 @@ SCHEMAS = [
     ("additive", NARROWER, GONE + REMEDY),
     ("additive", LONGER, "refused: The schema changed: flights.delay was int and is bigint. "),
     ("additive", OTHER_CASE, "refused: The schema changed: flights.carrier is gone (string)"),
-    # What is harmless is no reason of a refusal.
+    # A refusal does not list the new column, which is harmless.
     ("additive", WIDER.drop_columns("delay"), GONE),
     ("refuse", WIDER, "refused: The schema changed: flights.gate is new (int). on_schema_change"),
     ("refuse", NARROWER, GONE),
     ("publish", WIDER, NEW),
     ("publish", NARROWER, "publish (overwrite): full publish: flights.delay is gone (int)"),
     ("publish", LONGER, "publish (overwrite): full publish: flights.delay was int and is bigint"),
-    # Readers do not see the order of columns.
+    # Users do not see the order of columns.
     (
         "refuse",
         flights().select(["delay", "carrier", "flight_id"]),
@@ -66,7 +66,7 @@ SCHEMAS = [
 
 @pytest.mark.slow
 def test_changes_of_columns(pipeline: Pipeline):
-    """Prevents: a column that dashboards use vanishes, or a harmless one stops the refresh."""
+    """Prevents: a refresh drops a column that dashboards use, or refuses a harmless new column."""
     pipeline.run()
     for policy, rows, expected in SCHEMAS:
         pipeline.declare(on_schema_change=policy)
@@ -79,7 +79,7 @@ def test_changes_of_columns(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_changes_of_tables(star: Pipeline):
-    """Prevents: leaving a table out of the YAML drops it from dashboards without consent."""
+    """Prevents: a table that the YAML leaves out disappears from dashboards without consent."""
     both = star.declaration.tables
     star.declare(tables=both[:1], relationships=())
     star.run()
@@ -94,8 +94,7 @@ def test_changes_of_tables(star: Pipeline):
 
 
 def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
-    """Prevents: a person fixes one thing per failed run; accepting a shrunk table lets a schema
-    change slip along, or the other way."""
+    """Prevents: a refusal names only one of two problems, or one acceptance covers both."""
     pipeline.run()
     pipeline.model("flights", NARROWER.slice(0, 1))
     plan = pipeline.run(dry_run=True).plan
@@ -113,8 +112,7 @@ def test_problems_are_told_at_once_and_accepted_one_by_one(pipeline: Pipeline):
 
 
 def test_rows_that_a_check_rejected(pipeline: Pipeline):
-    """Prevents: rejected rows that a dry run, a build or a first publish lets through; an
-    acceptance that must be given every night, or that lasts for the next rejected rows."""
+    """Prevents: a refresh publishes rejected rows, or an acceptance covers later rows as well."""
     pipeline.rejected = {"flights": ["plausible", "complete"]}
     assert pipeline.decide().startswith(
         'refused: Table "flights": the blocking checks "plausible", "complete" of the model '
@@ -131,7 +129,7 @@ def test_rows_that_a_check_rejected(pipeline: Pipeline):
     pipeline.model("flights", flights(1))
     assert len(pipeline.decide().splitlines()) == 2
     assert "rejected" not in pipeline.decide(Accept.CHECKS)
-    # The rows are those of the last refresh.
+    # With `metadata_only`, a refresh leaves the published rows as they are.
     assert pipeline.decide(metadata_only=True).startswith("no change")
 
 
@@ -147,8 +145,7 @@ SIZES: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.slow
 def test_sizes_and_limits(pipeline: Pipeline):
-    """Prevents: a file that updates let grow without end, one that is never updated, or a payload
-    that the server turns down."""
+    """Prevents: updates let a file grow without limit, or exceed the limit for payloads."""
     pipeline.policy(BY_ID)
     pipeline.run()
     pipeline.model("flights", flights(delay=1))
@@ -166,8 +163,7 @@ def test_sizes_and_limits(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_edited_metadata_hinders_overwrites_alone(pipeline: Pipeline):
-    """Prevents: an analyst's calculated field stops all refreshes, or is dropped by one that was
-    to accept something else."""
+    """Prevents: a calculated field stops all refreshes, or a refresh drops it without consent."""
     pipeline.policy(BY_ID)
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -193,19 +189,18 @@ GUARDS = [
     (1, Guard(min_rows=2, max_shrink=1), "fewer than guard.min_rows (2)"),
     (50, Guard(), "50 rows where 100 are published: a loss of 50%, and guard.max_shrink is 50%"),
     (51, Guard(), None),
-    # As floats, 0.29 * 100 is less than 29.
+    # In floating point, 0.29 * 100 is less than 29.
     (72, Guard(max_shrink=0.29), None),
     (71, Guard(max_shrink=0.29), "a loss of 29%, and guard.max_shrink is 29%"),
     (99, Guard(max_shrink=0), "a loss of 1%, and guard.max_shrink is 0%"),
-    # Nothing else has changed.
+    # Here only the guard has changed.
     (100, Guard(min_rows=101), "100 rows, fewer than guard.min_rows (101)"),
     (1000, Guard(max_shrink=0), None),
 ]
 
 
 def test_guards(pipeline: Pipeline):
-    """Prevents: a failed load upstream empties every dashboard, or a guard is off by one; one that
-    was tightened later passes until the next change."""
+    """Prevents: an empty table reaches the dashboards, or a guard is off by one row."""
     pipeline.model("flights", flights(0))
     assert "fewer than guard.min_rows (1)" in pipeline.decide(), "from the first publish on"
     pipeline.model("flights", flights(100))
@@ -220,7 +215,7 @@ def test_guards(pipeline: Pipeline):
 
 
 def test_shrunk_star(star: Pipeline):
-    """Prevents: the rows of one table are compared with those of another."""
+    """Prevents: a guard compares the rows of one table with the rows of another table."""
     star.model("airlines", airlines(*(f"A{number}" for number in range(30)), "AA", "UA"))
     star.run()
     star.model("airlines", airlines())
@@ -228,7 +223,7 @@ def test_shrunk_star(star: Pipeline):
 
 
 def shrinks(pipeline: Pipeline, *parts: str) -> None:
-    """A model that lost most of its rows is refused, until a person says that it is right."""
+    """Check that a model with a single row is refused until a user accepts the loss."""
     pipeline.model("flights", flights(1))
     refused(pipeline.run, "accept: [shrink]", *parts)
     assert pipeline.wrong() != []
@@ -238,7 +233,7 @@ def shrinks(pipeline: Pipeline, *parts: str) -> None:
 
 @pytest.mark.slow
 def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
-    """Prevents: an adoption replaces many rows of another user by our few, unasked."""
+    """Prevents: an adoption replaces many rows of another user by a few, without consent."""
     other_users.publishes(pipeline, flights(100))
     pipeline.declare(adopt=True)
     shrinks(pipeline, "1 rows where 100 are published")
@@ -252,7 +247,7 @@ UNREADABLE = Reconcile(max_mb=1e-6, by="download")
     ("rule", "parts"),
     [
         pytest.param(Reconcile(), ["1 rows where 8 are published"], id="file"),
-        # The server's own count shows what no file may.
+        # The file is too large for a download, so the server counts the rows.
         pytest.param(Reconcile(max_mb=1e-6), ["1 rows where 8 are published"], id="server"),
         pytest.param(
             UNREADABLE,
@@ -262,7 +257,7 @@ UNREADABLE = Reconcile(max_mb=1e-6, by="download")
     ],
 )
 def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile, parts: list[str]):
-    """Prevents: with the records gone, 1,000 rows become 1 unasked."""
+    """Prevents: without records, a refresh replaces many rows by one, without consent."""
     pipeline.declare(reconcile=rule)
     pipeline.run()
     pipeline.journal.forget()
@@ -270,7 +265,7 @@ def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile,
 
 
 def test_shrunk_where_the_server_tells_sizes_in_lists_alone(pipeline: Pipeline):
-    """Prevents: after the loss of records, no refresh is possible without `accept: [shrink]`."""
+    """Prevents: after a loss of records, a guard counts no rows if only lists show file sizes."""
 
     class Server(Proxy):
         def find_by_luid(self, luid: str) -> Any:
@@ -288,7 +283,7 @@ def test_shrunk_where_the_server_tells_sizes_in_lists_alone(pipeline: Pipeline):
 
 
 def test_nothing_is_counted_for_no_guard(pipeline: Pipeline):
-    """Prevents: a table that may lose all its rows is downloaded for nothing, or refused."""
+    """Prevents: a guard that allows any loss still downloads the file, or refuses the refresh."""
     pipeline.declare(reconcile=UNREADABLE)
     pipeline.policy(ReplaceAll(), guard=Guard(max_shrink=1))
     pipeline.run()
@@ -305,7 +300,7 @@ TO_AIRLINES = Relationship("flights", "airlines", (("k", "k"),))
 
 
 def tables(*given: Table, **more: object) -> Declaration:
-    """Declared with these tables."""
+    """Return a declaration with these tables."""
     return replace(BEFORE, tables=given, **more)
 
 
@@ -334,7 +329,7 @@ def tables(*given: Table, **more: object) -> Declaration:
             "publish",
             "full publish: the order of columns changed in flights",
         ),
-        # Without a contract, nothing tells which columns there will be.
+        # Without a contract, the future columns are unknown.
         (tables(replace(TABLE, contract=())), "unchanged", ""),
         (
             tables(TABLE, Table("airlines", "airlines"), relationships=(TO_AIRLINES,)),
@@ -344,15 +339,14 @@ def tables(*given: Table, **more: object) -> Declaration:
     ],
 )
 def test_a_changed_declaration_whose_models_have_not_run(now: Declaration, kind: str, message: str):
-    """Prevents: a review that hears of a refusal only after the merge."""
+    """Prevents: reviewers learn of a refusal only after the merge."""
     found = preview_declared(BEFORE, now)
     assert found.kind == kind
     assert message in found.reason
 
 
 def test_a_declaration_that_no_contract_explains():
-    """Prevents: a plan of all data sources that ends at one whose columns only its model knows; a
-    refusal that hides what else changes; a star that counts as one table."""
+    """Prevents: a plan fails for a table without a contract, or a refusal hides other changes."""
     field = Calculation("Margin", formula="[b] + 1")
     before = replace(BEFORE, tables=(replace(TABLE, contract=()),), calculations=(field,))
     found = preview_declared(before, replace(before, name="All Flights"))
@@ -424,8 +418,7 @@ ONE_SIDE = ("flights -> airlines", 'table "airlines"', "fix the model")
 def test_models_that_do_not_fit(
     star: Pipeline, declared: dict, models: dict, parts: list[str], build_only: bool
 ):
-    """Prevents: a mistake that shows as an error of hyperd, a table that is lost since its model
-    never ran, or flights that count twice; something is built, recorded or sent all the same."""
+    """Prevents: an unfit model shows as an error of hyperd, or a refresh sends its rows."""
     star.declare(**declared)
     for name, rows in models.items():
         if rows is None:
@@ -435,12 +428,12 @@ def test_models_that_do_not_fit(
     refused(lambda: star.run(build_only=build_only), *parts)
     assert (star.extract_files(), star.journal.all_intents(), star.found()) == ([], [], [])
     assert star.journal.history().claim is None
-    # Keys are looked at last.
+    # A refresh checks keys after its sign-in, and everything else before.
     assert star.sessions == (0 if build_only or "fix the model" not in parts else 1)
 
 
 def test_composite_key_may_repeat_its_parts(star: Pipeline):
-    """Prevents: a key of two columns is refused because one of them repeats."""
+    """Prevents: a key of two columns is refused because values of one column repeat."""
     star.declare(**related(("carrier", "carrier"), ("flight_id", "year")))
     years = pa.array([1, 1, 2, 2], pa.int64())
     star.model("airlines", airlines("AA", "UA", "AA", "UA").append_column("year", years))
@@ -463,12 +456,12 @@ def test_composite_key_may_repeat_its_parts(star: Pipeline):
     ],
 )
 def test_types_by_all_their_names(written: str, name: str):
-    """Prevents: a contract that is broken by the spelling of a type."""
+    """Prevents: a contract fails because it spells a type in another way than Spark."""
     assert spark_name(written) == name
 
 
 def test_all_differences_are_told_at_once(pipeline: Pipeline):
-    """Prevents: as many runs as mistakes, or a column outside the contract reaches a dashboard."""
+    """Prevents: a refusal lists only one difference, or a column outside a contract passes."""
     columns = (Column("flight_id", "int"), Column("carrier", "string"), Column("gate", "string"))
     pipeline.policy(ReplaceAll(), contract=columns)
     message = by_check(refused(pipeline.run).refusals)[Check.SCHEMA]
@@ -478,7 +471,7 @@ def test_all_differences_are_told_at_once(pipeline: Pipeline):
 
 
 def test_what_is_declared_of_types_is_no_difference():
-    """Prevents: a contract that a table breaks by its own declaration of time zones."""
+    """Prevents: a contract rejects a column because its table keeps time zones."""
     types = TypePolicy(timestamps="with_time_zone")
     table = Table("t", "t", contract=(Column("at", "timestamp"),))
     found = [types.apply(Column("at", "timestamp"))]
@@ -494,12 +487,12 @@ def cut(path: Path) -> None:
 
 
 def zeros(path: Path) -> None:
-    """What a power failure may leave: the size is right."""
+    """Write zeros, as a power failure may do; the size stays the same."""
     path.write_bytes(b"\0" * path.stat().st_size)
 
 
 def noise(path: Path) -> None:
-    """A file that opens, but whose rows are not what they were."""
+    """Damage the rows of a file that can still be opened."""
     content = bytearray(path.read_bytes())
     content[4 : len(content) // 4] = b"\xff" * (len(content) // 4 - 4)
     path.write_bytes(content)
@@ -512,7 +505,7 @@ def newer_release(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [noise, cut, zeros])
 def test_a_base_with_a_damaged_file_is_none(star: Pipeline, damage: Callable[[Path], None]):
-    """Prevents: one file that a disk has damaged makes each refresh fail, whatever the models."""
+    """Prevents: one damaged file of the published snapshot makes every refresh fail."""
     facts = Table("flights", "flights", policy=BY_ID)
     star.declare(tables=(facts, Table("airlines", "airlines", policy=Diff(("carrier",)))))
     star.run()
@@ -533,8 +526,7 @@ def test_a_base_with_a_damaged_file_is_none(star: Pipeline, damage: Callable[[Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [cut, newer_release, zeros])
 def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
-    """Prevents: a manifest that was cut off makes each refresh fail, and no message names it;
-    or older rows are published by a green run, if it is that of the newest version."""
+    """Prevents: a damaged manifest makes every refresh fail, or a green run sends older rows."""
     published, newest = (
         pipeline.folder / "snapshots" / pipeline.store.manifest("flights", number)
         for number in (1, 3)
@@ -559,7 +551,7 @@ def test_damaged_manifests(pipeline: Pipeline, damage: Callable[[Path], None]):
 
 
 def test_a_damaged_base_does_not_accuse_the_server(pipeline: Pipeline):
-    """Prevents: what is published counts as damaged, where the snapshot to compare with is."""
+    """Prevents: a refresh calls the published file damaged, but only the snapshot is damaged."""
     pipeline.declare(reconcile=Reconcile(by="download"))
     pipeline.run()
     path = file_of(pipeline)
@@ -575,7 +567,7 @@ def test_a_damaged_base_does_not_accuse_the_server(pipeline: Pipeline):
     ("damage", "why"), [(cut, "file is not a Parquet file"), (Path.unlink, "the file is gone")]
 )
 def test_a_damaged_model_is_named(pipeline: Pipeline, damage: Callable, why: str):
-    """Prevents: values that Hyper cannot hold are blamed for a file that a disk has damaged."""
+    """Prevents: a damaged file of a model shows as an error about its values."""
     path = file_of(pipeline)
     damage(path)
     named = f'The model "flights" cannot be read: {path}: {why}.'
@@ -584,7 +576,7 @@ def test_a_damaged_model_is_named(pipeline: Pipeline, damage: Callable, why: str
 
 @pytest.mark.parametrize("character", ["\v", "\x1a", "\a", "\ufffe"])
 def test_a_column_that_tableau_cannot_hold(pipeline: Pipeline, character: str):
-    """Prevents: a data source that is published untagged, and that no refresh gets through to."""
+    """Prevents: a data source is published without its tags, and every later refresh fails."""
     name = f"de{character}lay"
     pipeline.model("flights", flights().rename_columns(["flight_id", "carrier", name]))
     with pytest.raises(RefusedError, match=rf"column .* has the character U\+{ord(character):04X}"):

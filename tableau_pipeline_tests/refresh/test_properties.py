@@ -1,4 +1,4 @@
-"""What a refresh tells the server about a data source, and what it leaves to people."""
+"""Properties of a data source: which ones a refresh sets, and which ones it leaves to users."""
 
 import re
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def item_of(pipeline: Pipeline) -> TSC.DatasourceItem:
 
 
 def said(pipeline: Pipeline) -> dict[str, Any]:
-    """All that the server says of the data source, in the form of a declaration."""
+    """Return the properties that the server shows, in the form of a declaration."""
     item, site = item_of(pipeline), pipeline.eyes
     names = {
         str(each.id): each.name for each in (*site.tsc.groups.get()[0], *site.tsc.users.get()[0])
@@ -65,8 +65,8 @@ def said(pipeline: Pipeline) -> dict[str, Any]:
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("moves", [True, False])
 def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
-    """Prevents: it is said wrongly or not at all; or again each night; or taken for drift."""
-    # Distinct stamps of several changes within a second are those of later seconds.
+    """Prevents: a refresh sets declared properties wrongly, or sets them again every night."""
+    # With "distinct", several changes within one second get time stamps of later seconds.
     stamps = "shared" if moves else "distinct"
     on = {"tags_move_stamp": moves, "edits_move_stamp": moves, "stamps_within_second": stamps}
     pipeline = new_pipeline(on=on, owner="ann", **SAID)
@@ -89,7 +89,7 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
         assert [each.seen for each in armed] == [0, 0, 0]
     pipeline.declare(description="All flights", tags=("finance",), certification_note=None)
     pipeline.model("flights", flights(9))
-    # What the first one has sent is no other user's, of whose changes the second would tell.
+    # The second refresh must not report changes of the first refresh as changes of a user.
     for decision in ("update", "no change"):
         report = pipeline.run()
         assert (report.decision, report.warnings, report.problems) == (decision, (), ())
@@ -101,8 +101,7 @@ def test_all_that_is_declared(new_pipeline: NewPipeline, moves: bool):
 
 @pytest.mark.slow
 def test_a_plan_tells_what_follows(new_pipeline: NewPipeline):
-    """Prevents: a description or permission that changes although `plan` said that nothing will;
-    numbers that are not those of the refresh that follows."""
+    """Prevents: a plan hides a change of properties, or shows other numbers than the refresh."""
     pipeline = new_pipeline(description="Flights")
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
@@ -124,7 +123,7 @@ def test_a_plan_tells_what_follows(new_pipeline: NewPipeline):
 
 
 def test_a_plan_counts_rows_as_its_refresh_does(star: Pipeline):
-    """Prevents: two counts of one data source, one with its dimensions and one without."""
+    """Prevents: a plan leaves out the rows of dimensions, which the refresh counts."""
     shown, report = preview(star.refresh(), star.eyes), star.run()
     assert shown.kind == "publish"
     assert shown.rows == report.checkpoint.rows["flights"]
@@ -132,7 +131,7 @@ def test_a_plan_counts_rows_as_its_refresh_does(star: Pipeline):
 
 
 def test_what_people_say_stays(new_pipeline: NewPipeline):
-    """Prevents: people's words, tags, rules or certification are lost, or hide what changed."""
+    """Prevents: a refresh overwrites users' descriptions, tags or rules, or hides a conflict."""
     pipeline = new_pipeline(**SAID)
     pipeline.run()
     item, site = item_of(pipeline), pipeline.eyes
@@ -145,7 +144,7 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
     theirs = said(pipeline)
     report = pipeline.run()
     assert said(pipeline) == theirs
-    # Permissions alone are reported where they are left to users.
+    # Of the changes that it leaves to users, a refresh reports only permissions.
     assert report.problems == (
         'VizqlDataApiAccess of group "All Users" is "Allow" as declared, and none on the server',
     )
@@ -159,7 +158,7 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
 
 
 def test_permissions_are_set_back_when_asked(new_pipeline: NewPipeline):
-    """Prevents: the last change of permissions decides who sees the data, whatever is declared."""
+    """Prevents: a user changes permissions, and no refresh refuses or replaces the change."""
     pipeline = new_pipeline(permissions=(READ,), metadata=MetadataPolicy("refuse"))
     pipeline.run()
     before, site, luid = said(pipeline), pipeline.eyes, str(item_of(pipeline).id)
@@ -175,7 +174,7 @@ def test_permissions_are_set_back_when_asked(new_pipeline: NewPipeline):
 
 
 def test_unknown_names(new_pipeline: NewPipeline):
-    """Prevents: a data source without its permissions is open to all who may see its project."""
+    """Prevents: a refresh ignores a misspelt group, and too many people may see the data."""
     permissions = ({"group": "Analyts", "allow": ["Read"]}, READ)
     pipeline = new_pipeline(owner="bob", permissions=permissions)
     unknown = (
@@ -195,7 +194,7 @@ def test_unknown_names(new_pipeline: NewPipeline):
 
 
 def test_names_with_their_domains(new_pipeline: NewPipeline):
-    """Prevents: where two domains have a group of one name, neither can be named."""
+    """Prevents: a declaration cannot name a group whose name exists in two domains."""
     pipeline = new_pipeline(permissions=({"group": r"local\All Users", "allow": ["Read"]},))
     for declared in ({}, {"permissions": (READ,)}):
         pipeline.declare(**declared)
@@ -206,8 +205,7 @@ def test_names_with_their_domains(new_pipeline: NewPipeline):
 
 
 def test_what_the_server_takes_and_drops(new_pipeline: NewPipeline):
-    """Prevents: a description that the REST API does not set is recorded as set, and passes for
-    one that a person has removed."""
+    """Prevents: a server ignores a description, and a refresh thinks that a user removed it."""
 
     class Server(Proxy):
         def find_by_luid(self, luid: str) -> Any:
@@ -223,8 +221,7 @@ def test_what_the_server_takes_and_drops(new_pipeline: NewPipeline):
 
 
 def test_a_server_that_hides_what_was_set(new_pipeline: NewPipeline):
-    """Prevents: a refresh is red, and the rows go again, as the server fails once after all was
-    published; or what others change at that moment passes for ours."""
+    """Prevents: one failure of the server makes a refresh fail that has published everything."""
 
     class Server(Proxy):
         is_set = False
@@ -249,8 +246,7 @@ def test_a_server_that_hides_what_was_set(new_pipeline: NewPipeline):
 
 
 def test_declared_as_it_stands_and_then_no_more(new_pipeline: NewPipeline):
-    """Prevents: a description, tag, certification or permission of a person is removed, because it
-    was declared as it stood for a while."""
+    """Prevents: a refresh removes properties of a user that were declared for a while."""
     pipeline = new_pipeline(reconcile=Reconcile())
     plain = pipeline.declaration
     pipeline.run()
@@ -275,7 +271,7 @@ def test_declared_as_it_stands_and_then_no_more(new_pipeline: NewPipeline):
 
 @pytest.mark.slow
 def test_a_certification_of_a_person_that_is_declared(new_pipeline: NewPipeline):
-    """Prevents: rows that differ from the models stay certified, as a person had certified them."""
+    """Prevents: rows that differ from the models keep the certification of a user."""
     pipeline = new_pipeline(reconcile=Reconcile(max_mb=1e-6))
     pipeline.run()
     properties.set_properties(pipeline.eyes, str(item_of(pipeline).id), isCertified="true")
@@ -289,7 +285,7 @@ def test_a_certification_of_a_person_that_is_declared(new_pipeline: NewPipeline)
 
 @pytest.mark.slow
 def test_certified_while_equal(new_pipeline: NewPipeline):
-    """Prevents: a seal of approval on rows that differ from the models."""
+    """Prevents: rows that differ from the models are certified."""
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile(max_mb=1e-6))
     pipeline.run()
     assert said(pipeline)["certified"] == ""
@@ -302,7 +298,7 @@ def test_certified_while_equal(new_pipeline: NewPipeline):
 
 
 def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
-    """Prevents: a person's note on our certification goes with it, and no warning says so."""
+    """Prevents: a refresh removes a user's note with our certification, without a warning."""
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile())
     pipeline.run()
     certified = {"isCertified": "true", "certificationNote": "Hers"}
@@ -316,7 +312,7 @@ def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
 
 
 def test_refused_by_the_server(new_pipeline: NewPipeline):
-    """Prevents: a user without rights cannot publish at all; or no message names what differs."""
+    """Prevents: a user who may not certify cannot publish, or no message names the problem."""
     pipeline = new_pipeline(user=ANN, tags=("finance",), certify="after_reconcile", reconcile={})
     for decision in ("publish (create)", "no change"):
         report = pipeline.run()
@@ -328,7 +324,7 @@ def test_refused_by_the_server(new_pipeline: NewPipeline):
 
 
 def test_values_that_cannot_be_stored(new_pipeline: NewPipeline):
-    """Prevents: a full or read-only disk for which the store's credentials are blamed."""
+    """Prevents: a full or read-only disk shows as wrong credentials of the store."""
     pipeline = new_pipeline(description="Flights of a year")
     place = Path(pipeline.refresh().written)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -342,13 +338,13 @@ def test_values_that_cannot_be_stored(new_pipeline: NewPipeline):
 
 @pytest.mark.slow
 def test_owner_after_an_interruption(new_pipeline: NewPipeline):
-    """Prevents: who publishes for a pipeline that is killed then owns the data source for ever."""
+    """Prevents: after an interruption, the publishing user stays the owner of a data source."""
     pipeline = new_pipeline(owner="ann")
     pipeline.run()
     pipeline.model("flights", flights(9))
     assert killed_before(pipeline, "outcome")
     site = pipeline.eyes
-    # As servers do that make the publisher the owner.
+    # Some servers make the publishing user the owner.
     properties.set_properties(site, str(item_of(pipeline).id), owner=site.user_id)
     assert pipeline.run().problems == ()
     assert said(pipeline)["owner"] == "ann"
@@ -356,7 +352,7 @@ def test_owner_after_an_interruption(new_pipeline: NewPipeline):
 
 
 def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
-    """Prevents: who publishes for the pipeline takes a data source from its owner."""
+    """Prevents: a publish makes the publishing user the owner of a data source."""
     pipeline = new_pipeline(on={"publisher_owns": True})
     pipeline.run()
     site = pipeline.eyes
@@ -373,7 +369,7 @@ def test_a_person_goes_on_to_own_it(new_pipeline: NewPipeline):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["outcome", "ask"])
 def test_it_becomes_theirs_again_after_a_crash(new_pipeline: NewPipeline, step: str):
-    """Prevents: a process that ends right after a publish takes a data source from its owner."""
+    """Prevents: a process that ends after a publish leaves the publishing user as the owner."""
     pipeline = new_pipeline(on={"publisher_owns": True})
     pipeline.declare(republish=Republish(growth=1e-6))
     pipeline.run()
@@ -391,7 +387,7 @@ def test_it_becomes_theirs_again_after_a_crash(new_pipeline: NewPipeline, step: 
 
 @pytest.mark.slow
 def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
-    """Prevents: a refresh that fails halfway takes a data source from its owner for good."""
+    """Prevents: a refresh that fails halfway leaves the publishing user as the owner."""
     pipeline = new_pipeline(
         on={"publisher_owns": True, "replace": "like-overwrite"},
     )
@@ -410,7 +406,7 @@ def test_it_stays_theirs_if_the_second_publish_fails(new_pipeline: NewPipeline):
 
 @pytest.mark.slow
 def test_overwrite_that_forgets(new_pipeline: NewPipeline):
-    """Prevents: after a publish, what is declared is gone, and taken for the wish of people."""
+    """Prevents: a publish drops declared properties, and no refresh sets them again."""
     pipeline = new_pipeline(owner="ann", **SAID)
     first = pipeline.run()
     before, site, remote = said(pipeline), pipeline.eyes, first.remote

@@ -1,4 +1,4 @@
-"""What is published is read back or counted, and a difference is never passed over."""
+"""Reconciliation: a refresh compares published rows with its models, and reports differences."""
 
 import signal
 import tempfile
@@ -24,7 +24,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 
 DOWNLOAD = Reconcile(by="download")
-# No file may be downloaded.
+# Every file is too large for a download.
 LARGE = Reconcile(max_mb=1e-6)
 FEWER = 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1'
 OTHERS = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
@@ -32,7 +32,7 @@ OTHERS = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"
 
 @pytest.mark.slow
 def test_checksums_tell_values_apart(pipeline: Pipeline):
-    """Prevents: a wrong value that the number of rows does not show."""
+    """Prevents: a reconciliation compares only numbers of rows, and misses a wrong value."""
     pipeline.declare(reconcile=Reconcile(checksums=True, by="download"))
 
     def damaged(server: Any) -> Proxy:
@@ -47,7 +47,7 @@ def test_checksums_tell_values_apart(pipeline: Pipeline):
 
 
 def reading(pipeline: Pipeline, write: Callable[[Path], object]) -> Refreshed:
-    """Refresh, and read back what is written in place of the file."""
+    """Refresh; `write` provides the file that the refresh reads back."""
 
     class Server(Proxy):
         def download(self, luid: str, folder: Path, **_: object) -> Path:
@@ -58,7 +58,7 @@ def reading(pipeline: Pipeline, write: Callable[[Path], object]) -> Refreshed:
 
 
 def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
-    """Prevents: a broken file passes for one that may not be read, so it stays broken."""
+    """Prevents: a broken file counts as a file that the user may not read, and stays broken."""
     pipeline.declare(reconcile=DOWNLOAD)
     with pytest.raises(ReconciliationError, match="it cannot be read"):
         reading(pipeline, lambda path: path.write_bytes(b"no archive"))
@@ -68,8 +68,7 @@ def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_what_cannot_be_read_is_not_called_reconciled(pipeline: Pipeline):
-    """Prevents: a few megabytes that unpack to thousands, and fill the disk; a refresh that fails
-    because its user may publish, but not download."""
+    """Prevents: reading a file back fills the disk, or a forbidden download fails the refresh."""
     pipeline.declare(reconcile=Reconcile(by="download", max_mb=1))
 
     def forbid(path: Path) -> None:
@@ -90,7 +89,7 @@ def test_what_cannot_be_read_is_not_called_reconciled(pipeline: Pipeline):
 def test_the_file_is_read_back_on_the_local_disk(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    """Prevents: a volume that hosts share, or a disk, that fills with what killed runs read."""
+    """Prevents: files that killed runs have read back fill a shared volume or a disk."""
     pipeline.declare(reconcile=DOWNLOAD)
     local = tmp_path / "local"
     local.mkdir()
@@ -104,7 +103,7 @@ def test_the_file_is_read_back_on_the_local_disk(
 
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
-    """Prevents: gigabytes are downloaded every night, or a pass for what no refresh compared."""
+    """Prevents: a refresh downloads gigabytes every night, or claims a skipped comparison."""
     pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by="download"))
     report, again = pipeline.run(), pipeline.run()
     assert "is larger than reconcile: max_mb: 1e-06" in report.reconciliation.skipped
@@ -115,7 +114,7 @@ def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_what_somebody_published_is_judged_by_its_rows(pipeline: Pipeline):
-    """Prevents: rows of others that pass for ours, or a publish of what is there already."""
+    """Prevents: rows of another user pass for ours, or a refresh publishes equal rows again."""
     pipeline.declare(reconcile=DOWNLOAD)
     pipeline.run()
     swapped = flights()["delay"].take([1, 0, *range(2, 8)])
@@ -139,12 +138,12 @@ def test_what_somebody_published_is_judged_by_its_rows(pipeline: Pipeline):
 def watched(
     pipeline: Pipeline, sql: str = "", *, lacking: int = 0, times: int = 1000
 ) -> tuple[Refreshed, list[str]]:
-    """Refresh, and tell what the server was asked for meanwhile.
+    """Refresh; return the report and the requests that read rows from the server.
 
     Args:
-        sql: what somebody does to the rows before they are counted.
-        lacking: rows that the server does not count, as a filter or a cache would have it.
-        times: how often it does not.
+        sql: changes the rows before the server counts them.
+        lacking: how many rows the server leaves out, like a filter or a cache.
+        times: how many counts leave rows out.
     """
     asked: list[str] = []
 
@@ -168,8 +167,7 @@ def watched(
 
 @pytest.mark.slow
 def test_the_file_decides_where_it_may_be_read(pipeline: Pipeline):
-    """Prevents: a red run, or a green one, by counts that a filter or a damaged file explains; a
-    cache of the server that fails a refresh, or makes it download the file."""
+    """Prevents: a refresh trusts a count that a filter, a cache or a damaged file makes wrong."""
     pipeline.declare(reconcile=Reconcile())
     report, asked = watched(pipeline, lacking=1)
     assert report.reconciliation.by == {"flights": "download"}
@@ -185,7 +183,7 @@ def test_the_file_decides_where_it_may_be_read(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_values_that_cannot_be_read_are_no_success(pipeline: Pipeline):
-    """Prevents: counted rows that pass for compared values; lost rows that nothing looks for."""
+    """Prevents: a count passes for a comparison of values, or a refresh misses lost rows."""
     pipeline.declare(reconcile=Reconcile(max_mb=1e-6, checksums=True))
     report, asked = watched(pipeline)
     assert asked == ["count"]
@@ -197,7 +195,7 @@ def test_values_that_cannot_be_read_are_no_success(pipeline: Pipeline):
 
 
 def test_values_are_read_back_where_they_may_be(pipeline: Pipeline):
-    """Prevents: counts that pass for checksums."""
+    """Prevents: a count passes for a comparison of checksums."""
     pipeline.declare(reconcile=Reconcile(checksums=True))
     report, asked = watched(pipeline)
     assert report.reconciliation.values
@@ -205,7 +203,7 @@ def test_values_are_read_back_where_they_may_be(pipeline: Pipeline):
 
 
 class Mute(Proxy):
-    """A server that does not count."""
+    """A server that refuses to count rows."""
 
     def count(self, *_: Any, **__: Any) -> Mapping[str, int]:
         raise RefreshError("the site's budget of queries is spent")
@@ -214,10 +212,9 @@ class Mute(Proxy):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("now", ["it answers", "larger max_mb", "rows are lost"])
 def test_who_could_not_look_looks_again(pipeline: Pipeline, now: str):
-    """Prevents: one failure of the server's counting, or a small max_mb, and nothing is compared
-    until the rows change again, however long that takes."""
+    """Prevents: after one failed count, no refresh compares the rows until they change again."""
     pipeline.declare(reconcile=LARGE)
-    # Once a refresh, and as long as nothing is known.
+    # Each refresh tries once, until a comparison succeeds.
     for _ in range(2):
         mute = pipeline.run(around={"around_server": Mute})
         assert "budget of queries" in str(mute.checkpoint.unreconciled)
@@ -239,7 +236,7 @@ def test_who_could_not_look_looks_again(pipeline: Pipeline, now: str):
 
 @pytest.mark.slow
 def test_an_older_service_counts_by_the_key(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a data source that is never compared, although its server could count its keys."""
+    """Prevents: a refresh never compares rows, although an older server could count their keys."""
     older = new_pipeline(
         on={"vds_schema": "20251"}, tables=("flights", "airlines"), relationships=STAR
     )

@@ -1,4 +1,4 @@
-"""What one refresh does, tells, takes of a site's budgets, and leaves on the disk."""
+"""One refresh: its decisions, its summary, its requests to the site and its files."""
 
 import logging
 import re
@@ -24,7 +24,7 @@ from tableau_pipeline_tests.refresh.support.server_jobs import jobs
 
 @pytest.mark.slow
 def test_first_publish(star: Pipeline):
-    """Prevents: a data source is created with other rows than its models, or without our tag."""
+    """Prevents: a first publish creates a data source with wrong rows, or without our tags."""
     report = star.run()
     assert report.plan.mode is PublishMode.CREATE
     assert star.wrong() == []
@@ -37,14 +37,14 @@ def test_first_publish(star: Pipeline):
 
 
 def test_unchanged_checkpoint_names_the_newest_versions(pipeline: Pipeline):
-    """Prevents: the version that is recorded is collected although an equal one is kept."""
+    """Prevents: a refresh without changes records an old version, which is deleted later."""
     pipeline.run()
     newest = pipeline.model("flights", flights())
     assert list(pipeline.run().checkpoint.versions) == [("flights", newest.number)]
 
 
 def test_publish_false_builds_the_file_without_a_server(star: Pipeline):
-    """Prevents: trying a file out needs a server, signs in or records that it was sent."""
+    """Prevents: `build_only` signs in to a server, or records that the file was sent."""
     report = star.run(build_only=True)
     assert star.extract_files() == [report.extract.path]
     assert report.extract.rows == {"flights": 8, "airlines": 2}
@@ -54,7 +54,7 @@ def test_publish_false_builds_the_file_without_a_server(star: Pipeline):
 
 @pytest.fixture
 def path() -> str:
-    """A path of projects that do not exist."""
+    """Return a path of projects that do not exist."""
     return f"Aviation {uuid4().hex[:6]}/Curated/2013"
 
 
@@ -64,8 +64,7 @@ def projects(pipeline: Pipeline) -> set[str]:
 
 
 def test_dry_run_changes_nothing(pipeline: Pipeline, path: str):
-    """Prevents: somebody looks at what would happen, and it happens, leaves projects or files
-    behind, or reads as if something had been sent."""
+    """Prevents: a dry run changes the server or the disk, or claims that it has sent rows."""
     pipeline.policy(Diff(("flight_id",)))
     pipeline.declare(project=path, create_project=True)
     known = projects(pipeline)
@@ -86,8 +85,7 @@ def test_dry_run_changes_nothing(pipeline: Pipeline, path: str):
 
 @pytest.mark.slow
 def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: a run that ends without a line on what was published, where, and whether it is
-    right."""
+    """Prevents: a run does not report what it published, where, and if the rows are right."""
     caplog.set_level(logging.INFO)
     star.declare(reconcile=Reconcile())
     link = r"http://127.0.0.1:\S+"
@@ -110,14 +108,14 @@ DECISIONS = {"nothing changed": "no change", "update": "update", "publish": "pub
 
 @pytest.mark.slow
 def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: a refresh that takes more of the site's budgets than somebody has planned with."""
+    """Prevents: a refresh sends more requests to the site than the documentation promises."""
     log = "tableau_sandbox.requests"
     caplog.set_level(logging.INFO, log)
     rows = page("explanation/scale.md").sections["Data sources"].rows()
     fixed, queries, for_a_look, records = (row for row in rows if "update" in row)
     pipeline.policy(Diff(("flight_id",)))
     pipeline.declare(reconcile=Reconcile())
-    # The first of each kind also learns by which word the site lists it.
+    # The first publish and the first update also learn how the site lists their jobs.
     for rows in (6, 7, 8):
         pipeline.model("flights", flights(rows))
         pipeline.run()
@@ -128,7 +126,7 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCa
         assert pipeline.run(full=what == "publish").decision == decision
         asked = [str(each.args[1]) for each in caplog.records if each.name == log and each.args]
         at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
-        # A look is at the job, or in turn at the data source while the job waits in the queue.
+        # A refresh asks for the job. While the job is queued, it asks in turn for the data source.
         looks = at_job[-1] - at_job[0] + 1 if at_job else 0
         between = asked[at_job[0] : at_job[-1]] if at_job else []
         assert all(re.search(r"/(jobs|datasources)/[^/]+$", path) for path in between), between
@@ -138,7 +136,7 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCa
 
 
 def test_missing_project_is_named(pipeline: Pipeline, path: str):
-    """Prevents: a misspelt project is created, or the data source lands in Default."""
+    """Prevents: a refresh creates a project with a misspelt name, or publishes to Default."""
     top = path.split("/")[0]
     pipeline.declare(project=path)
     for missing in (f'"{top}" on the site', f'"Curated" in "{top}"'):
@@ -156,7 +154,7 @@ def test_missing_project_is_named(pipeline: Pipeline, path: str):
 
 @pytest.mark.slow
 def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline):
-    """Prevents: each refresh that is killed leaves a file behind until the disk is full."""
+    """Prevents: each killed refresh leaves a file behind, until the disk is full."""
     pipeline.run()
     pipeline.declare(**WHOLE)
     for delay, step in enumerate(("upload", "job"), 1):
@@ -169,7 +167,7 @@ def test_those_of_killed_refreshes_are_removed(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_full_disk_sends_nothing(pipeline: Pipeline):
-    """Prevents: a file that lost its tables to a full disk is sent, and readers find no rows."""
+    """Prevents: on a full disk, a refresh publishes a file without its tables."""
     pipeline.run()
     text = pa.array([f"{uuid4()}" for _ in range(20_000)])
     pipeline.model("flights", flights(20_000, text=text))
@@ -183,8 +181,8 @@ def test_full_disk_sends_nothing(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_key_below_another_key(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: tidying up after one data source touches the files of another."""
-    # A key counts on the whole site, which the tests of this process share.
+    """Prevents: a refresh of `sales` deletes the files of `sales/eu`."""
+    # Keys must be unique on the site, which all tests of this process share.
     own = f"sales_{uuid4().hex[:8]}"
     pipelines = [new_pipeline(key=key) for key in (own, f"{own}/eu")]
     for delay in (0, 1):

@@ -1,4 +1,4 @@
-"""What was published once is published again, and stays until somebody releases it."""
+"""Rollbacks to an earlier version, and holds, which stop refreshes until users release them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +34,7 @@ POLICIES: dict[str, Policy] = {
 
 
 def back(pipeline: Pipeline, version: int, *, dry_run: bool = False, **around: Any) -> Any:
-    """Roll back to a version."""
+    """Roll back to a version as the user "ann"."""
     hold = Hold(by="ann", why="the model is wrong", version=version)
     return rollback(pipeline.refresh(**around), hold, dry_run=dry_run)
 
@@ -48,7 +48,7 @@ def release(pipeline: Pipeline) -> None:
 
 
 def rows(pipeline: Pipeline) -> pa.Table:
-    """The published rows, in order."""
+    """Return the published rows, sorted."""
     (item,) = pipeline.found()
     found = published_rows(pipeline.eyes, str(item.id))
     return found.sort_by([(name, "ascending") for name in found.column_names])
@@ -66,8 +66,7 @@ def published(pipeline: Pipeline, count: int, **around: Any) -> Refreshed:
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_back_and_forward(pipeline: Pipeline, policy: Policy):
-    """Prevents: a bad model stays in the dashboards until it is mended; a rollback that the next
-    trigger undoes; rows that differ from those of that time, or from the model after a release."""
+    """Prevents: a rollback restores other rows, or the next run publishes the bad model again."""
     pipeline.policy(policy, guard=LAX)
     first = published(pipeline, 5).checkpoint
     then = rows(pipeline)
@@ -92,7 +91,7 @@ def test_back_and_forward(pipeline: Pipeline, policy: Policy):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_dry_run_of_a_rollback(pipeline: Pipeline):
-    """Prevents: a preview that holds the data source, or changes it."""
+    """Prevents: a dry run of a rollback holds or changes the data source."""
     pipeline.policy(Diff(("flight_id",)), guard=LAX)
     published(pipeline, 5)
     published(pipeline, 9)
@@ -105,7 +104,7 @@ def test_a_dry_run_of_a_rollback(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_windows_end_where_they_ended_then(pipeline: Pipeline):
-    """Prevents: a rollback after midnight drops a day that the dashboards had."""
+    """Prevents: a rollback uses the window of today, and drops a day that dashboards had."""
     pipeline.policy(Diff(("id",)), retain=Retain("day", 9), guard=LAX)
     pipeline.model("flights", visits(range(20)))
     pipeline.run(around={"now": NOON})
@@ -120,7 +119,7 @@ def test_windows_end_where_they_ended_then(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_columns_come_back(pipeline: Pipeline):
-    """Prevents: only rows can be taken back, and not a column that a model has lost."""
+    """Prevents: a rollback restores the rows, but keeps the columns of the newer version."""
     pipeline.policy(Diff(("flight_id",)), guard=LAX)
     pipeline.declare(on_schema_change="additive")
     published(pipeline, 5)
@@ -135,8 +134,7 @@ def test_columns_come_back(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_metadata_come_back_and_edits_stay(pipeline: Pipeline):
-    """Prevents: a rollback that keeps the wrong caption of the bad change, or drops what analysts
-    have made since."""
+    """Prevents: a rollback keeps a wrong caption, or drops a caption that a user has set."""
     pipeline.policy(Diff(("flight_id",)), guard=LAX)
 
     def declare(caption: str) -> None:
@@ -161,7 +159,7 @@ def test_metadata_come_back_and_edits_stay(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_versions_that_are_gone(pipeline: Pipeline):
-    """Prevents: a data source that is held, although nothing was taken back; half a rollback."""
+    """Prevents: a rollback to a missing version holds the data source, or changes its rows."""
     pipeline.policy(Diff(("flight_id",)), guard=LAX)
     published(pipeline, 5)
     published(pipeline, 9)
@@ -180,7 +178,7 @@ def test_versions_that_are_gone(pipeline: Pipeline):
 
 @pytest.mark.few_variants(1)
 def test_a_rollback_that_the_server_refuses(pipeline: Pipeline):
-    """Prevents: a data source stays held, although the server took nothing back."""
+    """Prevents: a data source stays held although the server has refused the rollback."""
     pipeline.policy(Diff(("flight_id",)), guard=LAX)
     published(pipeline, 5)
     published(pipeline, 9)
@@ -200,8 +198,7 @@ STEPS = ("claim", "upload", "intent", "update", "job", "outcome", "closing")
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_while_it_goes_back(pipeline: Pipeline, step: str):
-    """Prevents: a killed rollback that the next trigger turns into a refresh of the bad model; or
-    one that cannot be repeated."""
+    """Prevents: after a killed rollback, a run publishes the bad model, or no rollback works."""
     pipeline.policy(Diff(("flight_id",)), guard=LAX)
     published(pipeline, 5)
     then = rows(pipeline)
@@ -226,7 +223,7 @@ def test_killed_while_it_goes_back(pipeline: Pipeline, step: str):
 
 @pytest.mark.few_variants(1)
 def test_held_without_a_rollback(pipeline: Pipeline):
-    """Prevents: a refresh that changes what somebody holds; a hold that cannot be ended."""
+    """Prevents: a refresh changes a data source that a user holds, or a hold never ends."""
     published(pipeline, 5)
     put_hold(pipeline.journal.place, pipeline.journal.key, Hold(by="ann"))
     pipeline.model("flights", flights(9))
@@ -239,7 +236,7 @@ def test_held_without_a_rollback(pipeline: Pipeline):
 
 
 def test_a_hold_that_cannot_be_read(pipeline: Pipeline):
-    """Prevents: a data source that somebody holds is changed, since a file is damaged."""
+    """Prevents: a refresh changes a held data source because the file of its hold is damaged."""
     pipeline.run()
     put_hold(pipeline.journal.place, pipeline.journal.key, Hold(by="ann"))
     (file,) = (pipeline.folder / "journal").rglob("@holds/*.json")
@@ -250,7 +247,7 @@ def test_a_hold_that_cannot_be_read(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_partitions_go_back(pipeline: Pipeline):
-    """Prevents: a partition that was added since stays published."""
+    """Prevents: a rollback keeps a partition that is newer than the version."""
     pipeline.policy(Partitions("part"), guard=LAX)
     pipeline.snapshot("flights", visits(range(3)), partition="a")
     pipeline.run()
@@ -265,7 +262,7 @@ def test_partitions_go_back(pipeline: Pipeline):
 
 @pytest.mark.few_variants(1)
 def test_a_data_source_of_another_deployment(pipeline: Pipeline):
-    """Prevents: advice to accept what a rollback does not accept, and that never helps."""
+    """Prevents: a rollback asks users to accept a takeover, which only a refresh can do."""
     pipeline.policy(Diff(("flight_id",)), guard=LAX)
     published(pipeline, 5)
     published(pipeline, 9)
@@ -285,7 +282,7 @@ def test_a_data_source_of_another_deployment(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_work_that_a_rollback_would_drop(pipeline: Pipeline):
-    """Prevents: advice to accept what a rollback does not accept, and that never helps."""
+    """Prevents: a rollback asks users to accept an overwrite, which only a refresh can do."""
     pipeline.policy(Diff(("flight_id",)), guard=LAX)
     pipeline.declare(on_schema_change="additive")
     pipeline.model("flights", flights(5).drop_columns("delay"))

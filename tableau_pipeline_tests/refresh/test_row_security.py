@@ -1,4 +1,4 @@
-"""Who may see which rows: what people made for that stays, or nothing is published."""
+"""Row-level security: a refresh keeps user filters and user functions, or publishes nothing."""
 
 import re
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def filters(pipeline: Pipeline) -> set[str]:
 
 
 def secured(pipeline: Pipeline) -> str:
-    """Publish, add the filter in Desktop: the LUID of the data source."""
+    """Publish, add a filter as in Tableau Desktop, and return the LUID of the data source."""
     pipeline.policy(ReplaceAll())
     pipeline.run()
     other_users.filters_rows(pipeline)
@@ -54,7 +54,7 @@ def revisions(pipeline: Pipeline, luid: str) -> int:
 
 @pytest.mark.parametrize("accept", [(), sorted(ALL)], ids=["usual", "all"])
 def test_every_publish_brings_the_filter(pipeline: Pipeline, accept: list[Accept]):
-    """Prevents: all users see all rows after a full publish, or between two requests of one."""
+    """Prevents: all users see all rows after a full publish, or in the middle of one."""
     luid = secured(pipeline)
     changes = [
         lambda: pipeline.model("flights", flights(9)),
@@ -66,7 +66,7 @@ def test_every_publish_brings_the_filter(pipeline: Pipeline, accept: list[Accept
         change()
         before = revisions(pipeline, luid)
         report = pipeline.run(*accept, full=True)
-        # A second request would have left the filter to the second one.
+        # After the first of two requests, the data source would have no filter.
         assert revisions(pipeline, luid) == before + 1
         assert report.decision == "publish (overwrite)"
         assert filters(pipeline) == BOTH
@@ -74,7 +74,7 @@ def test_every_publish_brings_the_filter(pipeline: Pipeline, accept: list[Accept
 
 
 def test_a_column_of_the_filter_cannot_go(pipeline: Pipeline):
-    """Prevents: a filter that names no column any more, with everything accepted."""
+    """Prevents: a refresh drops a column that a filter uses, if users accept everything else."""
     luid = secured(pipeline)
     before = revisions(pipeline, luid)
     pipeline.model("flights", flights(9).drop_columns("carrier"))
@@ -85,7 +85,7 @@ def test_a_column_of_the_filter_cannot_go(pipeline: Pipeline):
 
 
 def test_work_that_goes_is_saved(pipeline: Pipeline):
-    """Prevents: a publish that keeps the filter drops a calculation, and it is saved nowhere."""
+    """Prevents: a publish that keeps the filter drops a calculation, and saves no copy."""
     secured(pipeline)
     other_users.adds_a_calculated_field(pipeline)
     pipeline.model("flights", flights(9).drop_columns("flight_id"))
@@ -96,7 +96,7 @@ def test_work_that_goes_is_saved(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_filter_that_is_gone(pipeline: Pipeline):
-    """Prevents: all users still see all rows, since no refresh notices that the filter is gone."""
+    """Prevents: a filter is gone, and no refresh notices that all users see all rows."""
     secured(pipeline)
     pipeline.run()
     other_users.filters_no_rows(pipeline)
@@ -110,8 +110,7 @@ def test_a_filter_that_is_gone(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_what_is_there_is_not_accepted_as_gone(pipeline: Pipeline):
-    """Prevents: a run with `accept: [filter]` forgets an existing filter, and no refresh notices
-    when it is taken away later."""
+    """Prevents: after `accept: [filter]`, no refresh notices the loss of an existing filter."""
     secured(pipeline)
     pipeline.run()
     pipeline.model("flights", flights(9))
@@ -123,7 +122,7 @@ def test_what_is_there_is_not_accepted_as_gone(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
-    """Prevents: a deleted data source comes back with its rows, and without its filter."""
+    """Prevents: a refresh publishes a deleted data source again, without its filter."""
     luid = secured(pipeline)
     pipeline.run()
     pipeline.eyes.tsc.datasources.delete(luid)
@@ -135,8 +134,7 @@ def test_a_data_source_that_is_gone_with_its_filter(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_another_of_its_name(pipeline: Pipeline):
-    """Prevents: all users see all rows of a data source that somebody has published in the place of
-    the one with the filter, since no record of that one counts any more."""
+    """Prevents: a data source is replaced, and a refresh ignores that the filter is gone."""
     luid = secured(pipeline)
     pipeline.run()
     pipeline.eyes.tsc.datasources.delete(luid)
@@ -147,7 +145,7 @@ def test_another_of_its_name(pipeline: Pipeline):
 
 
 def test_two_filters_of_one_field(pipeline: Pipeline):
-    """Prevents: the second filter of a field hides from us that the first one is gone."""
+    """Prevents: the second filter of a field hides that the first filter is gone."""
     secured(pipeline)
     one = read_metadata(pipeline.tds().encode()).filters
     other_users.filters_rows(pipeline)
@@ -158,7 +156,7 @@ def test_two_filters_of_one_field(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_filter_that_cannot_be_read(pipeline: Pipeline):
-    """Prevents: a publish drops the filter, since its user may no longer read the metadata."""
+    """Prevents: a publish drops a filter, because a refresh cannot read the metadata."""
     secured(pipeline)
     pipeline.run()
     pipeline.model("flights", flights(9))
@@ -175,7 +173,7 @@ def test_a_filter_that_cannot_be_read(pipeline: Pipeline):
 
 
 class Forgetful(Proxy):
-    """A server that keeps no filter of what is published."""
+    """A server that drops the filters of published files."""
 
     def upload(self, file: Path, **more: Any) -> str:
         with ZipFile(file) as package:
@@ -191,8 +189,7 @@ _FILTER = re.compile(rb"<filter .*?</filter>", re.DOTALL)
 
 
 def test_a_filter_that_the_server_does_not_keep(pipeline: Pipeline):
-    """Prevents: a refresh that succeeds, and leaves all rows to all users; and so do all later
-    ones, as the metadata are as that publish has left them."""
+    """Prevents: a server drops the filter of a publish, and refreshes still succeed."""
     secured(pipeline)
     pipeline.model("flights", flights(9))
     with pytest.raises(RefreshError, match=r"did not keep .*the filter on \"Row access\""):
@@ -202,7 +199,7 @@ def test_a_filter_that_the_server_does_not_keep(pipeline: Pipeline):
         refused(lambda: pipeline.run(*ALL), 'the filter on "Row access"', "accept: [filter]")
 
 
-# In the forms in which Tableau's products save them.
+# Filters in the forms in which Tableau's products save them.
 
 
 def orders(rows: int) -> pa.Table:
@@ -218,7 +215,7 @@ def orders(rows: int) -> pa.Table:
 
 
 def saves(pipeline: Pipeline, has: RowFilter) -> None:
-    """Save the data source in Desktop with this filter."""
+    """Save the data source with this filter, as Tableau Desktop does."""
     fields, mark, condition = has.xml.partition("<filter")
 
     def change(tds: bytes) -> bytes:
@@ -236,8 +233,7 @@ def saves(pipeline: Pipeline, has: RowFilter) -> None:
     "form", ["members", "last days", "a set", "a user function", "a user filter"]
 )
 def test_every_form_survives(pipeline: Pipeline, form: str):
-    """Prevents: a filter that somebody made by clicks is dropped by a full publish with declared
-    captions and other columns, or blocks each of them."""
+    """Prevents: a full publish drops a filter that a user has made, or always fails."""
     has = ROW_FILTERS[form]
     pipeline.model("flights", orders(3))
     pipeline.policy(ReplaceAll())
@@ -266,8 +262,7 @@ def test_every_form_survives(pipeline: Pipeline, form: str):
 
 
 def test_a_filter_of_other_tables(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: rows take the place of a live connection whose filter names other tables, or the
-    refusal asks for fields that no user has changed."""
+    """Prevents: an adoption replaces the tables that a filter names, or hides why it cannot."""
     live = filtered(ROW_FILTERS["a user filter"]).tds.replace("class='hyper'", "class='postgres'")
     (tmp_path / "live.tds").write_text(live, "utf-8")
     project = pipeline.eyes.project(pipeline.declaration.project, create=True)
@@ -279,18 +274,18 @@ def test_a_filter_of_other_tables(pipeline: Pipeline, tmp_path: Path):
     assert len(filters(pipeline)) == 2
 
 
-# A data source that waits for its filter.
+# Guarded data sources, which wait for their filters.
 
 
 def held(pipeline: Pipeline, report: Refreshed) -> bool:
-    """Whether it has no rows, and the refresh says why."""
+    """Return whether the data source has no rows and the refresh warns about that."""
     rows = report.checkpoint.rows if report.checkpoint else None
     return rows == {"flights": 0} and "has no rows yet (guarded: true)" in str(report.warnings)
 
 
 @pytest.mark.slow
 def test_no_rows_before_there_is_a_filter(pipeline: Pipeline):
-    """Prevents: between the first publish and the filter, all users see all rows."""
+    """Prevents: between a guarded first publish and the filter, all users see all rows."""
     pipeline.declare(guarded=True)
     first = pipeline.run()
     assert first.decision == "publish (create)"
@@ -310,8 +305,7 @@ def test_no_rows_before_there_is_a_filter(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_rows_that_are_there_need_a_filter(pipeline: Pipeline):
-    """Prevents: `guarded: true` on a data source that all users can read says nothing; or its
-    dashboards become empty."""
+    """Prevents: `guarded: true` ignores rows that all users can see, or removes the rows."""
     pipeline.run()
     pipeline.declare(guarded=True)
     pipeline.model("flights", flights(9))
@@ -325,8 +319,7 @@ def test_rows_that_are_there_need_a_filter(pipeline: Pipeline):
 
 
 def test_a_guarded_name_that_is_taken(pipeline: Pipeline):
-    """Prevents: a person is asked to make a filter in a data source of somebody else, and only then
-    hears that it is not ours."""
+    """Prevents: users make a filter, and then learn that the data source is not ours."""
     other_users.publishes(pipeline, flights())
     pipeline.declare(guarded=True)
     refused(pipeline.run, "adopt: true")
@@ -334,7 +327,7 @@ def test_a_guarded_name_that_is_taken(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_guarded_data_source_that_was_deleted(pipeline: Pipeline):
-    """Prevents: a data source that comes back, by `accept: [filter]`, shows its rows to all."""
+    """Prevents: a guarded data source was deleted, and its next publish shows rows to all."""
     pipeline.declare(guarded=True)
     pipeline.run()
     other_users.filters_rows(pipeline)
@@ -346,7 +339,7 @@ def test_a_guarded_data_source_that_was_deleted(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_rollback_waits_for_the_filter(pipeline: Pipeline):
-    """Prevents: a rollback publishes the rows that are held back."""
+    """Prevents: a rollback publishes the rows of a guarded data source without its filter."""
     pipeline.run()
     pipeline.eyes.tsc.datasources.delete(str(pipeline.found()[0].id))
     pipeline.declare(guarded=True)
@@ -363,11 +356,10 @@ def test_a_rollback_waits_for_the_filter(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("are_recorded", [True, False], ids=["recorded", "not recorded"])
 def test_a_plan_that_asks_no_server(pipeline: Pipeline, are_recorded: bool):
-    """Prevents: an offline plan asks a person to make a filter that is there; or to give a right
-    to read what it did not try to read."""
+    """Prevents: an offline plan asks for a filter that exists, or for a right to read it."""
     secured(pipeline)
     if not are_recorded:
-        # Then no record has a digest of the metadata.
+        # Without its journal, the pipeline has no digest of the metadata.
         pipeline.journal.forget()
     pipeline.declare(guarded=True)
     pipeline.run()
@@ -375,14 +367,14 @@ def test_a_plan_that_asks_no_server(pipeline: Pipeline, are_recorded: bool):
         assert not isinstance(plan(pipeline.refresh(), options, offline=True).plan, Refuse)
 
 
-# The table that the filter reads.
+# A table of entitlements: the filter reads who may see which rows.
 
 
 ACCESS = pa.table({"user_name": ["ann", "bob"], "carrier": ["AA", "UA"]})
 
 
 def entitled(pipeline: Pipeline, access: pa.Table = ACCESS, **more: Any) -> None:
-    """Declare two tables, the second one with entitlements."""
+    """Declare two tables; the table "access" holds the entitlements."""
     pipeline.declare(
         tables=(Table("flights", "flights"), Table("access", "access", guard=Guard(0, 1.0))),
         relationships=(Relationship("flights", "access", (("carrier", "carrier"),)),),
@@ -409,7 +401,7 @@ def people(*names: str | None) -> pa.Table:
     ids=["empty", "NULL", "blank", "strangers", "no column", "numbers"],
 )
 def test_entitlements_that_lock_out(pipeline: Pipeline, access: pa.Table, expected: str):
-    """Prevents: a wrong table of entitlements leaves no user any row, or NULL all of them."""
+    """Prevents: a wrong table of entitlements hides all rows from users, or shows all of them."""
     entitled(pipeline, access)
     refused(pipeline.run, expected)
     assert pipeline.found() == []
@@ -417,7 +409,7 @@ def test_entitlements_that_lock_out(pipeline: Pipeline, access: pa.Table, expect
 
 @pytest.mark.slow
 def test_entitlements_that_shrink(pipeline: Pipeline):
-    """Prevents: half of the people are locked out, as the table lost their rows."""
+    """Prevents: a table of entitlements loses rows, and many users see nothing."""
     entitled(pipeline, people(*"abcdefghi", "ANN"))
     pipeline.run()
     pipeline.model("access", people(*"abcdefg", "ann"))
@@ -430,7 +422,7 @@ def test_entitlements_that_shrink(pipeline: Pipeline):
 
 
 def test_entitlements_where_users_are_hidden(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a pipeline whose user is no administrator can have no entitlements."""
+    """Prevents: a pipeline whose user is no administrator cannot publish entitlements."""
     pipeline = new_pipeline(user=other_users.ANN)
     entitled(pipeline, people("zoe"))
     pipeline.run()

@@ -1,4 +1,4 @@
-"""Sendings that are waited for, killed, fail, take too long, or meet those of other users."""
+"""Requests that send rows: waits, kills, failures, timeouts, and changes by other users."""
 
 import json
 import logging
@@ -47,7 +47,7 @@ Before = Callable[[Pipeline], None]
 
 
 def first(pipeline: Pipeline) -> None:
-    """Nothing is published yet."""
+    """Leave the data source unpublished."""
 
 
 def new_rows(pipeline: Pipeline) -> None:
@@ -68,7 +68,7 @@ def changed_rows(pipeline: Pipeline) -> None:
 
 
 def assert_at_rest(pipeline: Pipeline) -> None:
-    """The one data source of our name is ours, holds the snapshots, and nothing is left to do."""
+    """Check that one data source has our name, tag and rows, and that a refresh changes nothing."""
     (item,) = pipeline.found()
     assert pipeline.wrong() == []
     assert pipeline.declaration.tag in item.tags
@@ -78,7 +78,7 @@ def assert_at_rest(pipeline: Pipeline) -> None:
 
 @pytest.mark.slow
 def test_killed_for_real(pipeline: Pipeline):
-    """Prevents: a process that is gone keeps its claim, which ours only let go of."""
+    """Prevents: the claim of a killed process blocks all later refreshes."""
     assert killed_for_real(pipeline, before="job") == -signal.SIGKILL
     assert [each.outcome for each in pipeline.journal.intents()] == [None]
     pipeline.run(around={"timeouts": replace(TIMEOUTS, claim=0)})
@@ -91,7 +91,7 @@ def test_killed_for_real(pipeline: Pipeline):
 def test_nothing_is_sent_beside_a_job_that_may_run(
     new_pipeline: Callable[..., Pipeline], user: tuple[str, str], step: str
 ):
-    """Prevents: a killed update undoes what came after it, where its user may not list jobs."""
+    """Prevents: a refresh sends rows while an old job may run, and the job undoes them."""
     pipeline = new_pipeline(user=user, on={"job_access": "own-jobs"}, reconcile=None)
     changed_rows(pipeline)
     assert killed_before(pipeline, step)
@@ -112,7 +112,7 @@ def test_nothing_is_sent_beside_a_job_that_may_run(
 def test_request_that_a_server_has_not_accepted(
     new_pipeline: Callable[..., Pipeline], before: Before, status: int
 ):
-    """Prevents: a request that the server turned away blocks a user without jobs for hours."""
+    """Prevents: after a request that the server turned away, the next refresh waits for hours."""
     pipeline = new_pipeline(user=ANN, on={"job_access": "own-jobs"})
     before(pipeline)
     kind, path = ("PATCH", "/*/data") if before is changed_rows else ("POST", "")
@@ -128,7 +128,7 @@ def test_request_that_a_server_has_not_accepted(
 
 @pytest.mark.slow
 def test_store_that_loses_its_answer(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a request that was never sent blocks a user without jobs for hours."""
+    """Prevents: after a request that was never sent, the next refresh waits for hours."""
     pipeline = new_pipeline(user=ANN, on={"job_access": "own-jobs"})
     changed_rows(pipeline)
 
@@ -148,7 +148,7 @@ def test_store_that_loses_its_answer(new_pipeline: Callable[..., Pipeline]):
 @pytest.mark.parametrize("call", ["updated_at", "tag"])
 @pytest.mark.parametrize("before", [changed_rows, new_file])
 def test_refusal_of_a_later_request(pipeline: Pipeline, before: Before, call: str):
-    """Prevents: a second publish beside a job that may run, as if the first were refused."""
+    """Prevents: an error after a request counts as its refusal, and a second request follows."""
     before(pipeline)
     (item,) = pipeline.found()
     pipeline.eyes.untag(str(item.id), [pipeline.declaration.tag])
@@ -172,14 +172,15 @@ def test_refusal_of_a_later_request(pipeline: Pipeline, before: Before, call: st
 @pytest.mark.slow
 @pytest.mark.parametrize("user", [ADMIN, ANN], ids=["admin", "ann"])
 def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, str]):
-    """Prevents: a job of ours that the server has removed is waited for, though it is over."""
+    """Prevents: a refresh waits for a job that has ended and that the server has removed."""
     pipeline = new_pipeline(user=user, on={"job_access": "own-jobs"})
     changed_rows(pipeline)
     assert killed_before(pipeline, "outcome")
     (left,) = pipeline.journal.intents()
     nowhere = "00000000-0000-0000-0000-000000000000"
     pipeline.journal.store(left.model_copy(update={"job_id": nowhere}))
-    # It shows that something has landed; as no rows are compared, only a whole file is certain.
+    # The data source shows that a request took effect. Without a comparison of rows, only a full
+    # publish is safe.
     assert pipeline.run().decision == "publish (replace)"
     assert_at_rest(pipeline)
 
@@ -188,7 +189,7 @@ def test_forgotten_job(new_pipeline: Callable[..., Pipeline], user: tuple[str, s
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("sent", [False, True])
 def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, sent: bool):
-    """Prevents: a sending that never landed lowers the bar for the next one."""
+    """Prevents: a request that never took effect lowers the limit of a guard."""
     pipeline.model("flights", flights(100))
     pipeline.run()
     pipeline.model("flights", flights(60))
@@ -200,7 +201,7 @@ def test_guards_compare_with_the_most_that_may_be_there(pipeline: Pipeline, *, s
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("step", ["update", "job", "outcome"])
 def test_what_a_plan_says_after_a_kill(pipeline: Pipeline, step: str):
-    """Prevents: a plan that says that the server does not know a job, without having asked."""
+    """Prevents: a plan says that the server does not know a job, but did not ask the server."""
     changed_rows(pipeline)
     assert killed_before(pipeline, step)
     with session(pipeline.sandbox) as site:
@@ -209,7 +210,7 @@ def test_what_a_plan_says_after_a_kill(pipeline: Pipeline, step: str):
             for look, each in (("site", site), ("offline", None))
         }
     if step == "outcome":
-        # The server tells how its job ended.
+        # The server reports how the job ended.
         assert found["site"] == []
         assert "how that ended is not known here" in found["offline"][0]
         return
@@ -232,7 +233,7 @@ SITES: dict[str, dict[str, Any]] = {
 def test_updates_go_on_whatever_a_site_shows_of_them(
     new_pipeline: Callable[..., Pipeline], on: dict[str, Any]
 ):
-    """Prevents: each refresh of a site costs a whole file, or time, for what it never does."""
+    """Prevents: on some sites, every refresh publishes the whole file instead of an update."""
     pipeline = new_pipeline(on=on, reconcile=Reconcile())
     pipeline.policy(Diff(("flight_id",)))
     for rows in range(8, 11):
@@ -243,7 +244,7 @@ def test_updates_go_on_whatever_a_site_shows_of_them(
 
 
 def left(refresh: int, **versions: int) -> Checkpoint:
-    """What a refresh left, with these versions of models."""
+    """Return the checkpoint of a refresh, with these versions of models."""
     tables = {model: table(model=model, version=number) for model, number in versions.items()}
     return checkpoint(refresh=refresh, tables=tables)
 
@@ -256,13 +257,13 @@ def intent(refresh: int, **more: object) -> Intent:
 
 
 def history_of(*records: Record) -> History:
-    """What these records amount to, in their order."""
+    """Return the history of these records, in this order."""
     return reduce(History.after, records, History())
 
 
 @pytest.mark.parametrize("outcome", [None, *Outcome], ids=str)
 def test_versions_that_may_be_published(outcome: Outcome | None):
-    """Prevents: a version is collected that the server may hold, and no update builds on it."""
+    """Prevents: a version that the server may hold is deleted, and updates need it."""
     claim = Claim(refresh=1, owner=Owner(run_id="run 1"))
     base = ClaimRelease(refresh=1, claim=claim.id, checkpoint=left(1, orders=1, items=1))
     history = history_of(claim, base, intent(2, outcome=outcome))
@@ -274,7 +275,7 @@ def test_versions_that_may_be_published(outcome: Outcome | None):
 
 
 def test_newest_of_several_versions():
-    """Prevents: files are added to an older version than the one that was sent last."""
+    """Prevents: a history names an older version than the version that was sent last."""
     lost = intent(2, target=left(2, orders=9), outcome=Outcome.LOST)
     history = history_of(intent(3, target=left(3, orders=7)), lost, intent(4, target=None))
     assert history.published_version("orders") == 7
@@ -284,7 +285,7 @@ def test_newest_of_several_versions():
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("killed", [False, True])
 def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, killed: bool):
-    """Prevents: an update that the server cannot carry out is tried again and again."""
+    """Prevents: an update that fails on the server is sent again and again."""
     changed_rows(pipeline)
     with pipeline.sandbox.armed(FailJob(notes="Out of memory.")):
         if killed:
@@ -304,7 +305,7 @@ def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, kill
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [new_file, first])
 def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before):
-    """Prevents: a cancelled job passes for done, or for one that may still take effect."""
+    """Prevents: a cancelled job counts as done, or as a job that may still take effect."""
     before(pipeline)
     parts = ("cancelled", "what it held before", "sends it again")
     with pipeline.sandbox.held_jobs():
@@ -321,13 +322,13 @@ def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before
 
 @pytest.mark.slow
 def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a failed job looks like a success, or says nothing of why."""
+    """Prevents: a failed job looks like a success, or the message does not give the reason."""
     on = {"taken_name": "at-request"}
     pipeline = new_pipeline(on=on)
     rival = new_pipeline(pipeline.name, on=on, key="rival")
     control = pipeline.sandbox.control
     held = control.add(HoldJobs())
-    assert killed_before(pipeline, "job")  # a create that is on its way
+    assert killed_before(pipeline, "job")  # the job of the create is still queued
 
     def releasing(server: Any) -> At:
         return At(server, "publish", lambda: control.clear(held.number), when="after")
@@ -342,7 +343,7 @@ def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]
 def meddled(
     pipeline: Pipeline, moment: str, happens: Callable[[], object], *, times: int = 1
 ) -> Refreshed:
-    """Refresh; this happens once the file is "uploaded", or the job was seen to have "ended"."""
+    """Refresh; call `happens` after the upload ("uploaded") or the end of the job ("ended")."""
 
     class Meddled(Proxy):
         left = times
@@ -357,7 +358,7 @@ def meddled(
 
 
 def publishes(pipeline: Pipeline) -> Callable[[], object]:
-    """Another user publishes other rows."""
+    """Return a function that publishes other rows as another user."""
     return lambda: other_users.publishes(pipeline, flights(3), user=ADMIN)
 
 
@@ -368,14 +369,14 @@ def publishes(pipeline: Pipeline) -> Callable[[], object]:
     [
         pytest.param(changed_rows, "uploaded", {}, id="before"),
         pytest.param(new_file, "ended", {}, id="after"),
-        # Only the revisions tell.
+        # Only the revisions show the publish of the other user.
         pytest.param(changed_rows, "ended", {"stamps_within_second": "shared"}, id="same second"),
     ],
 )
 def test_another_user_publishes_meanwhile(
     new_pipeline: Callable[..., Pipeline], before: Before, moment: str, on: dict[str, Any]
 ):
-    """Prevents: their time stamp passes for ours, and later runs see no change over their rows."""
+    """Prevents: another user publishes during a refresh, and later refreshes keep the rows."""
     pipeline = new_pipeline(on=on, reconcile=None)
     before(pipeline)
     assert isinstance(meddled(pipeline, moment, publishes(pipeline)).plan, Publish)
@@ -385,13 +386,13 @@ def test_another_user_publishes_meanwhile(
 
 @pytest.mark.slow
 def test_another_user_publishes_again_and_again(pipeline: Pipeline):
-    """Prevents: two who publish in turns keep a refresh busy without end, or pass for one."""
+    """Prevents: a refresh never ends because another user publishes again and again."""
     changed_rows(pipeline)
     began = len(jobs(pipeline))
     report = meddled(pipeline, "ended", publishes(pipeline), times=99)
     assert len(jobs(pipeline)) == began + 2
     assert report.warnings
-    # Whom to ask.
+    # The summary names the other user.
     for part in ("to be compared by the next refresh", 'was published by "admin" at 20'):
         assert part in report.summary
     assert isinstance(pipeline.run().plan, Publish)
@@ -400,7 +401,7 @@ def test_another_user_publishes_again_and_again(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_another_user_describes_it_meanwhile(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a description that an analyst writes costs a whole file each time."""
+    """Prevents: a description that an analyst edits makes a refresh publish the whole file."""
     pipeline = new_pipeline(reconcile=Reconcile())
     changed_rows(pipeline)
     report = meddled(pipeline, "ended", lambda: other_users.describes(pipeline))
@@ -410,21 +411,20 @@ def test_another_user_describes_it_meanwhile(new_pipeline: Callable[..., Pipelin
 
 @pytest.mark.slow
 def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: rows of another user below our update, whose time stamp hides the user's, pass
-    for ours once the publish in full that was to replace them has failed."""
+    """Prevents: after a failed publish, rows of another user pass for ours."""
     pipeline = new_pipeline(on={"revisions": False})
     changed_rows(pipeline)
     held = ExitStack()
     looks: list[str] = []
 
     class Server(Proxy):
-        """Holds our job until their publish is over, and takes no whole file after it."""
+        """Hold our job until the other user has published, and refuse our publish after that."""
 
         def job(self, luid: str) -> Any:
             if not looks:
                 publishes(pipeline)()
             if len(looks) == 1:
-                # The time stamp counts seconds, and may be moved on by one.
+                # Time stamps have whole seconds, and the server may add a second.
                 pipeline.sandbox.advance(3)
                 held.close()
             looks.append(luid)
@@ -446,7 +446,7 @@ CLEAR = json.dumps({"actions": [{"action": "delete", **TABLE, "condition": True}
 
 @pytest.fixture
 def send(eyes: TableauSite, tmp_path: Path) -> Callable[[], str]:
-    """Begins a job that clears a data source."""
+    """Return a function that starts a job, which clears a data source, and returns the job's ID."""
     name, project = f"Sales {uuid4().hex[:8]}", eyes.project("Default", create=False)
     upload = eyes.upload(hyper_file(tmp_path, pa.table({"number": range(5)})))
     job = eyes.publish(upload, name=name, project_id=project, mode=PublishMode.CREATE)
@@ -456,11 +456,11 @@ def send(eyes: TableauSite, tmp_path: Path) -> Callable[[], str]:
 
 
 class Waiting(Proxy):
-    """Waits for jobs; sleeping moves the clock of the server.
+    """A site whose jobs can be waited for; sleeping moves the clock of the server.
 
     Attributes:
-        looks: when the server was asked for a job, in seconds since the beginning.
-        slept: for how many seconds.
+        looks: the seconds at which the server was asked for a job.
+        slept: the total seconds of sleep.
     """
 
     def __init__(self, sandbox: Sandbox, site: TableauSite) -> None:
@@ -489,8 +489,7 @@ def waiting(sandbox: Sandbox, eyes: TableauSite) -> Waiting:
 def test_job_that_takes_too_long_to_start(
     waiting: Waiting, sandbox: Sandbox, send: Callable[[], str], caplog: pytest.LogCaptureFixture
 ):
-    """Prevents: a job of an hour is asked for thousands of times, or a quick one hardly ever; one
-    that hangs stops all refreshes until somebody looks after it."""
+    """Prevents: a refresh asks for a job too often or too rarely, or waits for it for ever."""
     caplog.set_level(logging.INFO, LOG.name)
     with sandbox.armed(HoldJobs()):
         job = send()
@@ -512,7 +511,7 @@ def test_job_that_takes_too_long_to_start(
 def test_job_that_runs_too_long_is_cancelled(
     waiting: Waiting, sandbox: Sandbox, send: Callable[[], str]
 ):
-    """Prevents: a job that runs for ever is waited for as long as the queue may take."""
+    """Prevents: a refresh waits for a running job longer than `job_timeout`."""
     with sandbox.armed(SlowJob(seconds=1000)):
         job = send()
         sandbox.wait_until_running()
@@ -520,14 +519,14 @@ def test_job_that_runs_too_long_is_cancelled(
     assert status.outcome is Outcome.CANCELLED
     assert "did not finish within 100 s (job_timeout)" in status.notes
     assert waiting.slept == pytest.approx(100, abs=5)
-    # The sandbox goes on to its next job when the time of this one is over.
+    # Let the time of the job pass, so that the sandbox starts its next job.
     sandbox.advance(1000)
 
 
 def test_job_that_ends_at_the_last_moment(
     eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
 ):
-    """Prevents: an update that took effect while it was given up passes for one that did not."""
+    """Prevents: a job ends while a refresh cancels it, and its update counts as cancelled."""
     held = sandbox.control.add(HoldJobs())
     job = send()
 

@@ -1,4 +1,4 @@
-"""Sites that do what Tableau documents, or what was seen, or only some of it: each refresh ends."""
+"""Sites that behave as documented, as observed or in part: every refresh ends."""
 
 import logging
 from collections.abc import Callable
@@ -49,13 +49,13 @@ New = Callable[..., Pipeline]
 
 
 def changes(pipeline: Pipeline, rows: int, **options: Any) -> Refreshed:
-    """Refresh with other rows."""
+    """Give the model this number of rows, and refresh."""
     pipeline.model("flights", flights(rows))
     return pipeline.run(**options)
 
 
 def facts(pipeline: Pipeline) -> Any:
-    """What is known of the site."""
+    """Return the facts that are recorded about the site."""
     return record_of(pipeline.eyes, pipeline.folder / "sites").facts
 
 
@@ -67,7 +67,7 @@ def assert_at_rest(pipeline: Pipeline) -> None:
 
 @pytest.mark.slow
 def test_another_update_is_under_way(pipeline: Pipeline):
-    """Prevents: a refresh that meets another's update fails without telling what to do."""
+    """Prevents: a refresh fails during another user's update, and does not say what to do."""
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
     (item,) = pipeline.found()
@@ -84,7 +84,7 @@ def test_another_update_is_under_way(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_update_that_arrived_without_an_answer(new_pipeline: New):
-    """Prevents: an update counts as refused while it runs, and lands on what comes after it."""
+    """Prevents: an update counts as refused while it still runs, and later undoes new rows."""
     pipeline = new_pipeline(on={"repeated_request": "conflict"})
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
@@ -108,7 +108,7 @@ REPLACES = {
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize(("on", "failing"), REPLACES.values(), ids=REPLACES)
 def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failing: int):
-    """Prevents: no refresh ends well after the first, or people's fields go with it."""
+    """Prevents: on a site without mode Replace, full publishes fail or drop users' fields."""
     pipeline = new_pipeline(on=on, **WHOLE)
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -117,7 +117,7 @@ def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failin
     assert len(jobs(pipeline)) - before == failing + 1
     assert "Delayed" in pipeline.tds()
     assert_at_rest(pipeline)
-    # It is remembered, also for other data sources.
+    # The pipeline records for the whole site that the mode is missing.
     other = new_pipeline(on=on, **WHOLE)
     other.run()
     before = len(jobs(other))
@@ -127,7 +127,7 @@ def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failin
 
 
 def test_server_without_updates(new_pipeline: New):
-    """Prevents: a delta built for nothing at each change, and "a limit of 0.00 MB"."""
+    """Prevents: each refresh builds an update for a server that accepts no updates."""
     pipeline = new_pipeline(on={"rest_version": "3.11", "product_version": "2021.1.0"})
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
@@ -146,7 +146,7 @@ HIDDEN = ["administrators", "session-lost"]
 def test_jobs_for_administrators_only(
     new_pipeline: New, caplog: pytest.LogCaptureFixture, access: str
 ):
-    """Prevents: no refresh of a user who may not ask for jobs ever ends well."""
+    """Prevents: no refresh succeeds for a user who may not ask for jobs."""
     on = {"job_access": access}
     pipeline = new_pipeline(on=on, user=ANN, reconcile=Reconcile())
     pipeline.policy(Diff(("flight_id",)))
@@ -155,7 +155,7 @@ def test_jobs_for_administrators_only(
         report = changes(pipeline, 9)
     assert caplog.text.count("This user may not ask for jobs of the server") == 1
     assert "signing in again" not in caplog.text, "the session is alive"
-    # Until an update was seen to move the time stamp, it is not known when one has landed.
+    # No update has moved a time stamp on this site yet, so the end of an update would stay unknown.
     assert report.decision == "publish (replace)"
     assert "this user may not ask for jobs" in str(report.plan and report.plan.reason)
     assert_at_rest_with(pipeline, "this user")
@@ -180,7 +180,7 @@ def killed_while_it_waits(seconds: float) -> None:
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("is_update", [False, True])
 def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
-    """Prevents: a queued job passes for a failed one, and its old rows overwrite newer ones."""
+    """Prevents: a queued job counts as failed, and its old rows overwrite newer rows."""
     pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, reconcile=Reconcile())
     pipeline.declare(**({} if is_update else WHOLE))
     pipeline.policy(Diff(("flight_id",)))
@@ -191,7 +191,7 @@ def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
         with pytest.raises(KilledError):
             pipeline.run(around={"sleep": killed_while_it_waits})
         assert [each.outcome for each in pipeline.journal.intents()] == [None]
-        # A person's work moves the time stamp, too.
+        # The tag of a user moves the time stamp as well.
         other_users.tags(pipeline, "urgent")
         too_early(pipeline)
     pipeline.sandbox.wait_until_idle()
@@ -203,10 +203,10 @@ def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
 
 @pytest.mark.slow
 def test_hidden_job_that_never_shows(new_pipeline: New):
-    """Prevents: each run waits for hours where a job fails that no user may ask for."""
+    """Prevents: a job that the user may not see fails, and each run waits for hours."""
     pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, **WHOLE)
     pipeline.run()
-    # As a session of an administrator has left it.
+    # Assume that an administrator's session has recorded this fact.
     record_of(pipeline.eyes, pipeline.folder / "sites").learn(replaces=True)
     pipeline.model("flights", flights(9))
     with pipeline.sandbox.armed(FailJob()):
@@ -223,8 +223,8 @@ def test_hidden_job_that_never_shows(new_pipeline: New):
 def test_jobs_that_are_gone_at_once(
     new_pipeline: New, stamps: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: each refresh fails, or publishes everything again, where jobs are cleaned up."""
-    # The next refresh knows at once that a time stamp will not move any more.
+    """Prevents: on sites that remove ended jobs, each refresh fails or publishes everything."""
+    # With this limit, the next refresh no longer waits for the time stamp.
     monkeypatch.setattr(updates, "LONGEST_LAG", -2.0)
     on = {"finished_jobs": "gone", "updates_move_stamp": stamps}
     pipeline = new_pipeline(on=on, reconcile=Reconcile())
@@ -238,8 +238,7 @@ def test_jobs_that_are_gone_at_once(
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_late_time_stamp_is_no_stamp_that_stays(new_pipeline: New):
-    """Prevents: everything is published at each refresh for ever, since the first update was looked
-    at before its time stamp had moved."""
+    """Prevents: after a late time stamp, every refresh publishes the whole file."""
     late = {"updates_move_stamp": "late", "late_stamp_seconds": 6}
     pipeline = new_pipeline(on={"finished_jobs": "gone", **late}, reconcile=Reconcile())
     pipeline.policy(Diff(("flight_id",)))
@@ -255,7 +254,7 @@ def test_a_late_time_stamp_is_no_stamp_that_stays(new_pipeline: New):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_failed_update_tells_nothing_of_time_stamps(new_pipeline: New):
-    """Prevents: the same, since one update has failed whose job was gone."""
+    """Prevents: after a failed update without a job, every refresh publishes the whole file."""
     pipeline = new_pipeline(on={"finished_jobs": "gone"}, reconcile=Reconcile())
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
@@ -269,8 +268,7 @@ def test_a_failed_update_tells_nothing_of_time_stamps(new_pipeline: New):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_revision_of_another_user_is_not_our_publish(new_pipeline: New):
-    """Prevents: for a user who may not ask for jobs, a refresh that ends well while its publish
-    waits, since another user's update has made a revision; rows of that user are taken for ours."""
+    """Prevents: a refresh takes another user's revision for the end of its own publish."""
     on = {"job_access": "administrators", "update_revisions": True}
     pipeline = new_pipeline(on=on, user=ANN, **WHOLE)
     pipeline.run()
@@ -295,15 +293,17 @@ def test_revision_of_another_user_is_not_our_publish(new_pipeline: New):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: everything is published twice, since a hidden publish took effect between the
-    request for the time stamp and the one for the revision, and the clock of the server's node that
-    stamped it is ahead: the stamp was taken for another user's."""
+    """Prevents: a refresh takes its own time stamp for another user's, and publishes twice.
+
+    The publish takes effect between the requests for the time stamp and for the revision. The clock
+    of the server's node is ahead.
+    """
     pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, **WHOLE)
     pipeline.run()
     pipeline.model("flights", flights(9))
     (item,) = pipeline.found()
     for _ in range(4):
-        # Each moves the time stamp by a second.
+        # Each deletion moves the time stamp by a second.
         other_users.deletes_a_flight(pipeline.sandbox, str(item.id))
     fault = pipeline.sandbox.control.add(HoldJobs(job_kind="publish_datasource"))
     list_revisions, waits = rest.list_revisions, list[float]()
@@ -324,8 +324,7 @@ def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.Mon
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_renamed_while_a_publish_waits(new_pipeline: New):
-    """Prevents: a refresh that ends well although its rows went into a second data source, since
-    another user renamed ours while its publish waited: servers find its target by name."""
+    """Prevents: a user renames a data source during a publish, and a second one gets the rows."""
     pipeline = new_pipeline(on={"revisions": False, "replace": "unknown"}, **WHOLE)
     pipeline.run()
     pipeline.model("flights", flights(9))
@@ -346,7 +345,7 @@ def test_renamed_while_a_publish_waits(new_pipeline: New):
 
 @pytest.mark.slow
 def test_jobs_without_titles(new_pipeline: New):
-    """Prevents: after a lost answer, a queued publish overwrites what came after it."""
+    """Prevents: where jobs have no titles, a queued publish overwrites newer rows."""
     pipeline = new_pipeline(on={"job_titles": False}, **WHOLE)
     pipeline.run()
     pipeline.model("flights", flights(9))
@@ -356,13 +355,13 @@ def test_jobs_without_titles(new_pipeline: New):
         with pytest.raises(UnknownOutcomeError, match="nothing is sent before"):
             pipeline.run()
     pipeline.sandbox.wait_until_idle()
-    # No unfinished job is listed that could be ours.
+    # The list has no unfinished job that could be ours.
     pipeline.run()
     assert_at_rest(pipeline)
 
 
 def test_jobs_listed_in_other_words(new_pipeline: New):
-    """Prevents: after a lost answer, a queued publish overwrites what came after it."""
+    """Prevents: where jobs are of unknown kinds, a queued publish overwrites newer rows."""
     pipeline = new_pipeline(on={"job_words": "unknown"}, **WHOLE)
     fault = pipeline.sandbox.control.add(HoldJobs())
     assert killed_before(pipeline, "job")
@@ -377,13 +376,13 @@ def test_jobs_listed_in_other_words(new_pipeline: New):
 
     pipeline.model("flights", flights(10))
     pipeline.run(around={"sleep": goes_on})
-    # It has waited for the job of unknown kind before it sent another.
+    # The refresh waited for the job of unknown kind before it sent a request.
     assert listed[0] == 1
     assert_at_rest(pipeline)
 
 
 def test_words_of_jobs_are_learnt(new_pipeline: New):
-    """Prevents: our job cannot be distinguished from others' for want of its word."""
+    """Prevents: a refresh does not learn how a site names jobs, and cannot find its own job."""
     pipeline = new_pipeline(on={"job_words": "unknown"})
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
@@ -393,7 +392,7 @@ def test_words_of_jobs_are_learnt(new_pipeline: New):
 
 @pytest.mark.slow
 def test_large_package_without_extract(new_pipeline: New, caplog: pytest.LogCaptureFixture):
-    """Prevents: the data source of 17 MB whose metadata are packed with its rows is never read."""
+    """Prevents: a refresh cannot read metadata in a large package, which includes the rows."""
     pipeline = new_pipeline(on={"download_without_extract": "tdsx-with-data"})
     chance = np.random.default_rng(1)
     rows = pa.table({"flight_id": pa.array(range(2_300_000)), "delay": chance.random(2_300_000)})
@@ -404,7 +403,7 @@ def test_large_package_without_extract(new_pipeline: New, caplog: pytest.LogCapt
     caplog.set_level(logging.INFO, "tableau_sandbox.requests")
     assert pipeline.run(full=True).decision == "publish (replace)"
     caplog.clear()
-    # What did not change need not be read again.
+    # A refresh does not read unchanged metadata again.
     assert pipeline.run().decision == "no change"
     caplog.clear()
     assert pipeline.run().decision == "no change"
@@ -412,7 +411,7 @@ def test_large_package_without_extract(new_pipeline: New, caplog: pytest.LogCapt
 
 
 def test_lists_that_lag_behind(new_pipeline: New):
-    """Prevents: the first refresh of each data source fails, as lists do not show it yet."""
+    """Prevents: a first refresh fails because lists do not show the new data source yet."""
     pipeline = new_pipeline(on={"index_lag_seconds": 1.5}, project="Lagging", create_project=True)
     assert pipeline.run().decision == "publish (create)"
     pipeline.sandbox.advance(2)
@@ -421,7 +420,7 @@ def test_lists_that_lag_behind(new_pipeline: New):
 
 @pytest.mark.slow
 def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFixture):
-    """Prevents: each change of a data source of another owner fails, and nothing says why."""
+    """Prevents: each update of another owner's data source fails, and no message says why."""
     on = {"job_access": "own-jobs"}
     pipeline = new_pipeline(on=on, reconcile=Reconcile())
     pipeline.policy(Diff(("flight_id",)))
@@ -440,7 +439,8 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
     assert "PATCH" not in str([each.args for each in caplog.records])
     assert len(jobs(pipeline)) == sent + 2
     assert_at_rest_with(pipeline, "owner")
-    # It is known of the site, so that another data source does not fail first.
+    # The pipeline has recorded the rule for the site, so another data source needs no failed
+    # update.
     other = new_pipeline(on=on, reconcile=Reconcile())
     other.policy(Diff(("flight_id",)))
     other.run()
@@ -451,7 +451,7 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
     assert "another user owns it" in str(report.plan and report.plan.reason)
     assert "PATCH" not in str([each.args for each in caplog.records])
     assert_at_rest_with(other, "owner")
-    # The owner changed, and the pipeline does not know.
+    # The owner changes, but the pipeline has not noticed the change.
     other_users.gives(pipeline, "ann")
     pipeline.model("flights", flights(11))
     next_week = datetime.now(UTC) + timedelta(days=8)
@@ -461,7 +461,7 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
 
 @pytest.mark.slow
 def test_several_tables_in_a_bare_file(new_pipeline: New):
-    """Prevents: a star is never published where a server takes no bare file of several tables."""
+    """Prevents: a server refuses a bare file of several tables, so no star can be published."""
     on = {"several_tables": "refused"}
     star = new_pipeline(on=on, tables=("flights", "airlines"), relationships=STAR)
     star.model("airlines", airlines())
@@ -478,7 +478,7 @@ def test_several_tables_in_a_bare_file(new_pipeline: New):
 
 
 def test_name_that_is_taken_meanwhile(pipeline: Pipeline):
-    """Prevents: a job that fails because the name was taken is reported without that reason."""
+    """Prevents: a job fails because the name is taken, and the message does not say so."""
     around = {
         "around_server": lambda server: At(
             server, "publish", lambda: other_users.publishes(pipeline, flights(3))
@@ -492,7 +492,7 @@ def test_name_that_is_taken_meanwhile(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_update_without_an_answer_where_no_jobs_are_listed(new_pipeline: New):
-    """Prevents: a user who may not list jobs waits for hours after each lost answer."""
+    """Prevents: after a lost answer, a user who may not list jobs waits for hours."""
     on = {"job_access": "own-jobs", "repeated_request": "conflict"}
     pipeline = new_pipeline(on=on, user=ANN, reconcile=Reconcile())
     pipeline.policy(Diff(("flight_id",)))
@@ -502,7 +502,7 @@ def test_update_without_an_answer_where_no_jobs_are_listed(new_pipeline: New):
     pipeline.sandbox.wait_until_idle()
     assert pipeline.run().decision == "no change"
     assert_at_rest(pipeline)
-    # One that waits in the queue does not show yet.
+    # A queued update does not show on the data source yet.
     drop = Drop(**PATCH, when="after")
     with pipeline.sandbox.armed(HoldJobs()), pipeline.sandbox.armed(drop):
         with pytest.raises(RefreshError):
@@ -512,7 +512,7 @@ def test_update_without_an_answer_where_no_jobs_are_listed(new_pipeline: New):
 
 @pytest.mark.slow
 def test_what_one_data_source_shows_of_a_site(new_pipeline: New):
-    """Prevents: each of forty data sources finds out by itself what updates do here."""
+    """Prevents: each data source of a site has to learn again how updates behave."""
     on = {"update_revisions": True}
     first, second = new_pipeline(on=on), new_pipeline(on=on)
     for pipeline in (first, second):
@@ -527,7 +527,7 @@ def test_what_one_data_source_shows_of_a_site(new_pipeline: New):
 
 
 def test_another_release_of_the_server(new_pipeline: New):
-    """Prevents: what a server did before an upgrade is believed for ever."""
+    """Prevents: a pipeline trusts recorded facts about a server after an upgrade."""
     pipeline = new_pipeline()
     pipeline.run()
     record = record_of(pipeline.eyes, pipeline.folder / "sites")
@@ -539,8 +539,7 @@ def test_another_release_of_the_server(new_pipeline: New):
 
 @pytest.mark.parametrize(("code", "lacks_right"), [("403004", True), ("404008", False)])
 def test_why_an_update_is_refused(code: str, *, lacks_right: bool):
-    """Prevents: one extract that takes no updates, and all data sources of others are published in
-    full."""
+    """Prevents: one extract takes no updates, and a refresh sends other users' sources in full."""
     error = TSC.ServerResponseError(code, "Refused", "It is not possible")
     refused = update_refused(error, "a1b2", lambda text: text)
     assert isinstance(refused, NoUpdatesError)

@@ -1,4 +1,4 @@
-"""What is made of types, declared or as keys, through publishes and updates."""
+"""Types of columns and of keys, declared or not, in publishes and updates."""
 
 import math
 import struct
@@ -21,19 +21,19 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_
 from tableau_pipeline_tests.refresh.support.shipping import refused, ships, table
 
 PARIS = ZoneInfo("Europe/Paris")
-# The night in which Paris had the hour from 02:00 twice.
+# In this night, clocks in Paris repeated the hour from 02:00.
 NIGHT = datetime(2024, 10, 26, 22, tzinfo=UTC)
 
 
 def departures(count: int, *, late: int = 0) -> pa.Table:
-    """One flight each half hour; the last ones may leave `late` minutes late."""
+    """Return one flight for each half hour; the last two leave `late` minutes later."""
     moments = [NIGHT + timedelta(minutes=30 * number) for number in range(count)]
     moments[-2:] = [moment + timedelta(minutes=late) for moment in moments[-2:]]
     return flights(count, departs=pa.array(moments, pa.timestamp("us", "UTC")))
 
 
 def published(pipeline: Pipeline, column: str = "departs", by: str = "flight_id") -> list:
-    """The values of a column on the server, by the number of the flight."""
+    """Return the published values of a column, sorted by the column `by`."""
     (item,) = pipeline.found()
     return published_rows(pipeline.eyes, str(item.id)).sort_by(by)[column].to_pylist()
 
@@ -51,8 +51,7 @@ def published(pipeline: Pipeline, column: str = "departs", by: str = "flight_id"
     ],
 )
 def test_instants(pipeline: Pipeline, zone: Any, policy: Policy, more: dict):
-    """Prevents: an update ships clocks of another zone than the first publish did, or of another
-    type than declared."""
+    """Prevents: an update ships instants in another time zone or type than the first publish."""
     pipeline.declare(timestamps=zone)
     pipeline.policy(policy, **more)
     for content in (departures(10), departures(12, late=15)):
@@ -67,7 +66,7 @@ def test_instants(pipeline: Pipeline, zone: Any, policy: Policy, more: dict):
 
 @pytest.mark.slow
 def test_floats_are_kept_when_asked(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: 32-bit floats that are not those of the model, in a file of the wrong version."""
+    """Prevents: 32-bit floats change their values, or their file has the wrong version."""
     pipeline = new_pipeline(floats="real")
     pipeline.policy(Diff(("flight_id",)))
     for count in (8, 9):
@@ -88,7 +87,7 @@ def test_floats_are_kept_when_asked(new_pipeline: Callable[..., Pipeline]):
 def test_a_file_too_new_for_its_readers(
     pipeline: Pipeline, values: pa.Array, floats: str, limit: int, phrase: str
 ):
-    """Prevents: a new column makes a data source that the company's Tableau does not open."""
+    """Prevents: a new column makes a file that the company's Tableau cannot open."""
     pipeline.declare(floats=floats, max_database_version=limit)
     pipeline.model("flights", flights(2, wide=values))
     named = ('Table "flights", column "wide"', "later", f"max_database_version is {limit}")
@@ -99,7 +98,7 @@ def test_a_file_too_new_for_its_readers(
 
 
 def _text(data: bytes) -> pa.Array:
-    """A text of these bytes, whatever they are."""
+    """Return a text of these bytes, valid or not."""
     offsets = pa.py_buffer(struct.pack("<ii", 0, len(data)))
     return pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])
 
@@ -109,7 +108,7 @@ def _text(data: bytes) -> pa.Array:
     ("values", "reason"),
     [
         (_text(b"\xff\xfe"), "UTF-8"),
-        # What Java's half of an astral character is in UTF-8.
+        # One half of a surrogate pair, as Java may write it in UTF-8.
         (_text(b"\xed\xa0\x80"), "UTF-8"),
         (pa.array([-(2**62)], pa.int64()).cast(pa.timestamp("us")), "Timestamp"),
         (pa.array([2**31 - 1], pa.int32()).cast(pa.date32()), "Date"),
@@ -119,7 +118,7 @@ def _text(data: bytes) -> pa.Array:
 def test_values_without_a_place(
     pipeline: Pipeline, values: pa.Array, reason: str, *, build_only: bool
 ):
-    """Prevents: an error of hyperd that names no column, after half of the work."""
+    """Prevents: a value that does not fit shows as an error of hyperd that names no column."""
     written = pipeline.model("flights", flights(1, odd=pa.nulls(1, values.type)))
     (path,) = written.paths
     rows = pq.read_table(path, partitioning=None)
@@ -132,7 +131,7 @@ def test_values_without_a_place(
 DAWN, DUSK = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)
 TICK = timedelta(microseconds=1)
 WIDE = "9" * 38
-# What goes wrong with one of these goes wrong with a wider one of its kind.
+# Wider types fail in the same ways as these types, whose tests are slow tests.
 LIKE_OTHERS = (pa.int8(), pa.int16(), pa.int32(), pa.decimal128(4, 2), pa.decimal128(18, 0))
 KEYS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.bool_(), [True, False]),
@@ -161,7 +160,7 @@ KEYS: list[tuple[pa.DataType, list[Any]]] = [
 
 
 def rows(keys: Sequence[Any], type_: pa.DataType, *, new: str) -> pa.Table:
-    """Two columns, of which the second one tells what happened."""
+    """Return rows with these keys, and with the text `new` in a second column."""
     return table([(key, new) for key in keys], id=type_, word=pa.string())
 
 
@@ -175,7 +174,7 @@ def rows(keys: Sequence[Any], type_: pa.DataType, *, new: str) -> pa.Table:
     ids=lambda each: str(each)[:20],
 )
 def test_key_of_every_type(pipeline: Pipeline, type_: pa.DataType, keys: list[Any]):
-    """Prevents: a key loses digits on its way, and another row is deleted, or none."""
+    """Prevents: a key loses digits, and an update deletes another row or no row."""
     some = keys[::2]
     old = rows([*some, *keys[1::2]], type_, new="old")
     pipeline.policy(Diff(("id",)), guard=Guard(max_shrink=1))
@@ -190,7 +189,7 @@ def test_key_of_every_type(pipeline: Pipeline, type_: pa.DataType, keys: list[An
 @pytest.mark.parametrize("type_", [pa.float32(), pa.float64()], ids=str)
 @pytest.mark.slow
 def test_numbers_that_are_none(pipeline: Pipeline, type_: pa.DataType):
-    """Prevents: a key that equals nothing, or a zero of another sign, is never deleted."""
+    """Prevents: an update never deletes a row whose key is NaN or a zero of another sign."""
     keys = [math.nan, -0.0, 1.5]
     pipeline.policy(Diff(("id",)))
     pipeline.model("flights", rows(keys, type_, new="old"))
@@ -198,7 +197,7 @@ def test_numbers_that_are_none(pipeline: Pipeline, type_: pa.DataType):
     for new, left in (("new", keys), ("newer", keys[:2]), ("newest", [math.nan, 0.0])):
         pipeline.model("flights", rows(left, type_, new=new))
         pipeline.run()
-        # Of the two zeros, which are equal, either may be published.
+        # The two zeros are equal, so the server may show either of them.
         found = [str(key + 0.0) for key in published(pipeline, "id", by="id")]
         assert sorted(found) == sorted(str(key + 0.0) for key in left)
         assert set(published(pipeline, "word", by="id")) == {new}
