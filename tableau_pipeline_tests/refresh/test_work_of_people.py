@@ -1,4 +1,4 @@
-"""Refreshes keep the edits of users; where they cannot, they save a copy, and warn."""
+"""A refresh keeps the edits of users; if it removes an edit, it saves a copy and warns."""
 
 import re
 import zipfile
@@ -29,13 +29,13 @@ FOLDER = (
 
 
 def captions(pipeline: Pipeline, **captions: str) -> None:
-    """Declare these captions, and no others."""
+    """Declare these captions, and remove all others from the declaration."""
     fields = tuple(FieldMetadata(name, caption=text) for name, text in captions.items())
     pipeline.policy(ReplaceAll(), fields=fields)
 
 
 def saved(pipeline: Pipeline) -> list[str]:
-    """The metadata in the copies that refreshes have saved."""
+    """Return the metadata in the copies that refreshes have saved."""
     found = []
     for path in sorted((pipeline.folder / "kept").glob("*")):
         with zipfile.ZipFile(path) as package:
@@ -45,7 +45,7 @@ def saved(pipeline: Pipeline) -> list[str]:
 
 
 def works_on_a_column(pipeline: Pipeline) -> None:
-    """Give a column a caption, aliases and a folder of its own."""
+    """Give a column a caption, aliases and a new folder, as a user does."""
     other_users.captions_a_column(pipeline, "carrier", "Line")
     column = rb"(<column [^>]*name=.\[carrier\].[^>]*?) ?/>"
     other_users.edits(pipeline, lambda tds: re.sub(column, rb"\1>" + ALIASES, tds))
@@ -54,8 +54,7 @@ def works_on_a_column(pipeline: Pipeline) -> None:
 
 @pytest.mark.slow
 def test_a_column_goes_and_returns(pipeline: Pipeline):
-    """Prevents: a column is removed with the edits of users, without a copy and without a warning;
-    or no warning names the copy when the column is back."""
+    """Prevents: a refresh removes a column with users' edits, and no warning names a copy."""
     pipeline.policy(ReplaceAll())
     pipeline.run()
     works_on_a_column(pipeline)
@@ -87,7 +86,7 @@ def test_a_column_goes_and_returns(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
-    """Prevents: a refresh takes declared metadata of a column for edits of users, and saves it."""
+    """Prevents: a refresh takes the declared metadata of a column for users' edits, and warns."""
     fields = (FieldMetadata("carrier", caption="Airline"), FieldMetadata("delay", caption="Late"))
     pipeline.policy(ReplaceAll(), fields=fields)
     pipeline.run()
@@ -102,8 +101,7 @@ def test_a_column_goes_that_only_the_declaration_describes(pipeline: Pipeline):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("replace", ["keeps-metadata", "refused"])
 def test_a_database_in_place_of_our_file(new_pipeline: Callable[..., Pipeline], replace: str):
-    """Prevents: each refresh fails, without a word on how to go on, once somebody has connected
-    the data source to a database."""
+    """Prevents: a user connects the data source to a database, and no refusal names a remedy."""
     pipeline = new_pipeline(on={"replace": replace})
     pipeline.run()
     other_users.connects_to_a_database(pipeline)
@@ -117,7 +115,7 @@ def test_a_database_in_place_of_our_file(new_pipeline: Callable[..., Pipeline], 
 
 @pytest.mark.slow
 def test_a_caption_that_is_also_declared_for_a_while(pipeline: Pipeline):
-    """Prevents: a user's caption is removed, because the declaration had it for a while."""
+    """Prevents: a refresh removes a user's caption that was also declared for a while."""
     pipeline.run()
     other_users.captions_a_column(pipeline, "carrier", "Line")
     for fields in ((FieldMetadata("carrier", caption="Line"),), ()):
@@ -128,7 +126,7 @@ def test_a_caption_that_is_also_declared_for_a_while(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_caption_that_another_field_has(pipeline: Pipeline):
-    """Prevents: a declared caption is also the name of an analyst's field."""
+    """Prevents: a refresh gives a column the caption of an analyst's field."""
     captions(pipeline, delay="Delay")
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -150,7 +148,7 @@ def test_a_caption_that_another_field_has(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
-    """Prevents: a new column of a model gets the same name as an analyst's field."""
+    """Prevents: a refresh gives a new column the name of an analyst's field."""
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     pipeline.model("flights", flights(Delayed=flights()["delay"]))
@@ -162,8 +160,7 @@ def test_a_new_column_with_the_name_of_a_field(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_calculation_goes_that_a_field_uses(pipeline: Pipeline):
-    """Prevents: a refusal promises a copy that the accepted run does not save; a user's field stays
-    although its formula uses a calculation that is gone."""
+    """Prevents: a refusal promises a copy that no run saves, or a user's broken field stays."""
     captions(pipeline, delay="Delay")
     pipeline.declare(calculations=(Calculation(name="Half", formula="[delay] / 2"),))
     pipeline.run()
@@ -180,7 +177,7 @@ def test_a_calculation_goes_that_a_field_uses(pipeline: Pipeline):
 
 
 def test_a_change_that_breaks_nothing_drops_nothing(pipeline: Pipeline):
-    """Prevents: a change of captions drops edits of users because the run accepts an overwrite."""
+    """Prevents: `accept: [overwrite]` drops users' edits although only a caption changes."""
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
     captions(pipeline, delay="Delay")
@@ -190,7 +187,7 @@ def test_a_change_that_breaks_nothing_drops_nothing(pipeline: Pipeline):
 
 
 def unreadable(pipeline: Pipeline) -> None:
-    """Give the data source a `.tds` that this pipeline does not read."""
+    """Give the data source a `.tds` that this pipeline cannot read."""
     deep = b"<deep>" * 300 + b"</deep>" * 300 + b"<layout"
     other_users.edits(pipeline, lambda tds: tds.replace(b"<layout", deep, 1))
 
@@ -198,8 +195,7 @@ def unreadable(pipeline: Pipeline) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["", "closing"])
 def test_a_document_that_cannot_be_read(pipeline: Pipeline, killed: str):
-    """Prevents: our data source gets no new rows, whatever users accept, because its `.tds` cannot
-    be read."""
+    """Prevents: a data source gets no new rows because its `.tds` cannot be read."""
     captions(pipeline, delay="Delay")
     assert killed_before(pipeline, killed) if killed else pipeline.run()
     unreadable(pipeline)
@@ -217,7 +213,7 @@ def test_a_document_that_cannot_be_read(pipeline: Pipeline, killed: str):
 
 
 def test_a_document_of_others_that_cannot_be_read(pipeline: Pipeline):
-    """Prevents: a refresh adopts a data source, and cannot check that it kept the metadata."""
+    """Prevents: a refresh adopts a data source whose metadata it cannot read."""
     other_users.publishes(pipeline, flights())
     unreadable(pipeline)
     pipeline.declare(adopt=True)
@@ -225,7 +221,7 @@ def test_a_document_of_others_that_cannot_be_read(pipeline: Pipeline):
 
 
 class Mangling(Proxy):
-    """A server that adds to each file without a `.tds` one that the pipeline cannot read."""
+    """A server whose metadata the pipeline cannot read."""
 
     def metadata(self, luid: str) -> Metadata:
         raise UnreadableError(f"The server sent {luid} in a form that cannot be read.")
@@ -242,7 +238,7 @@ def test_a_server_that_makes_documents_that_cannot_be_read(pipeline: Pipeline):
 
 
 def test_a_copy_of_a_refresh_that_fails(pipeline: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: a publish without an answer removes edits, and no message names their copy."""
+    """Prevents: a publish without an answer removes edits, and no message names the saved copy."""
     pipeline.run()
     works_on_a_column(pipeline)
 

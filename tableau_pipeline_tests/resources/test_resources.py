@@ -1,4 +1,4 @@
-"""Settings of the services, and how failures show."""
+"""Settings of the resources, and the failures that Dagster shows."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ from tableau_pipeline_tests.conftest import ROOT
 
 @pytest.mark.slow
 def test_without_java(tmp_path: Path) -> None:
-    """Prevents: a traceback of py4j for a machine that has no Java."""
+    """Prevents: on a machine without Java, a run shows a stack trace of py4j."""
     code = """if True:
         import dagster as dg
         from tableau_pipeline.resources import SparkResource
@@ -43,14 +43,14 @@ SHRUNK = "1 rows where 8 are published. If that is right, run again with accept:
 
 
 def failed(error: Exception, *, step: str | None = None) -> dg.Failure:
-    """What Dagster gets to see of an error."""
+    """Return the failure that Dagster gets for an error."""
     with pytest.raises(dg.Failure) as raised, as_failure(logging.getLogger(), step=step):
         raise error
     return raised.value
 
 
 def test_the_message_is_that_of_the_error():
-    """Prevents: a cause that stands below a page of our own code."""
+    """Prevents: a page of our own code hides the cause of a failure."""
     failure = failed(RefusedError("The key must identify every row"), step="shop_orders")
     assert failure.description == "The key must identify every row"
     assert failure.__cause__ is None
@@ -58,7 +58,7 @@ def test_the_message_is_that_of_the_error():
 
 
 def test_where_accept_is_written():
-    """Prevents: a remedy that does not say where it goes."""
+    """Prevents: a remedy does not say where users write `accept`."""
     refusal = Refusal(SHRUNK, Code.ROWS_LOST, Accept.SHRINK, table="orders")
     failure = failed(RefusedError(refusal), step="shop__orders")
     assert failure.description == SHRUNK
@@ -68,8 +68,7 @@ def test_where_accept_is_written():
 
 
 def test_a_refusal_is_recorded_as_a_value():
-    """Prevents: a release that says a refusal in other words, and no longer knows its remedy; a
-    code that users of the web UI find only within JSON."""
+    """Prevents: a recorded refusal cannot be read again, or the web UI hides its code."""
     refusals = (
         Refusal("a", Code.ROWS_LOST, Accept.SHRINK, Check.GUARD, "orders", details={"rows": 3}),
         Refusal("b", Code.SCHEMA_CHANGED, Accept.SCHEMA, Check.SCHEMA, column="id", remedy="Cast"),
@@ -84,7 +83,7 @@ def test_a_refusal_is_recorded_as_a_value():
 
 
 def test_no_run_accepts_what_none_may():
-    """Prevents: a remedy that ends in the next refusal, as only one of two can be accepted."""
+    """Prevents: a failure suggests `accept` although no run can accept one of its refusals."""
     refusals = (
         Refusal("a", Code.ROWS_LOST, Accept.SHRINK, Check.GUARD, "orders"),
         Refusal("c", Code.SETTING),
@@ -94,7 +93,7 @@ def test_no_run_accepts_what_none_may():
 
 
 def test_the_traceback_is_for_developers(caplog: pytest.LogCaptureFixture):
-    """Prevents: a hundred lines in the log of each refusal."""
+    """Prevents: the log of a run shows a hundred lines for each refusal."""
     caplog.set_level(logging.DEBUG)
     failed(RefusedError(SHRUNK))
     (record,) = caplog.records
@@ -103,13 +102,13 @@ def test_the_traceback_is_for_developers(caplog: pytest.LogCaptureFixture):
 
 
 def test_only_what_may_pass_is_tried_again():
-    """Prevents: a refusal that is repeated until somebody sees it."""
+    """Prevents: Dagster tries a refused refresh again."""
     assert not failed(RefusedError("no")).allow_retries
     assert failed(RefreshError("not now")).allow_retries
 
 
 def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch):
-    # Prevents: a site whose jobs take longer cannot be refreshed, or a setting has no effect.
+    # Prevents: a setting in the environment has no effect.
     tableau = resources_from_env()["tableau"]
     assert (tableau.timeouts, tableau.takeover) == (Timeouts(), False)
     monkeypatch.setenv("TABLEAU_JOB_TIMEOUT", "60")
@@ -120,7 +119,7 @@ def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_empty_settings_are_none(monkeypatch: pytest.MonkeyPatch):
-    # Prevents: a line of .env that was left empty stops the location.
+    # Prevents: an empty line in .env keeps the location from loading.
     for name in ("TABLEAU_JOB_TIMEOUT", "TABLEAU_QUEUE_TIMEOUT", "TABLEAU_TAKEOVER"):
         monkeypatch.setenv(name, "")
     tableau = resources_from_env()["tableau"]
@@ -139,7 +138,7 @@ def test_empty_settings_are_none(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
-    # Prevents: a slip in a setting shows as an error without its name, or passes for the default.
+    # Prevents: a mistyped setting counts as the default, or the error does not name the setting.
     monkeypatch.setenv(name, value)
     with pytest.raises(RefusedError, match=f"{name} is '{value}'"):
         resources_from_env()
@@ -147,8 +146,7 @@ def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
 
 @pytest.mark.parametrize("refused", [True, False], ids=["refused", "failed"])
 def test_a_refusal_is_no_crash(*, refused: bool):
-    """Prevents: a decision for people that is tried again, or stands above the stack of a crash; a
-    server that was away for a moment and is not tried again."""
+    """Prevents: Dagster retries a refusal, shows a stack for it, or retries no failure."""
 
     @dg.asset(retry_policy=dg.RetryPolicy(max_retries=1))
     def refreshed(context: dg.AssetExecutionContext) -> None:

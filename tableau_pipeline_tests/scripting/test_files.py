@@ -1,4 +1,4 @@
-"""Files that were published by Spark before, with a hash of each row, and are now without it."""
+"""Files that earlier releases have published with Spark, and that this release refreshes."""
 
 import logging
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def folder(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def published_by_spark(spark: SparkSession, publication: FilePublication, path: Path) -> None:
-    """Publish a file as releases did that stored its rows by Spark."""
+    """Publish a file as earlier releases did, which stored its rows with Spark."""
     declaration = publication.declaration()
     store = SnapshotStore(Path(shared_place("snapshots")))
     (model,) = declaration.models
@@ -96,8 +96,7 @@ AFTER = BEFORE | {7: "changed", 300: "new"}
 def test_a_file_after_an_upgrade(
     spark: SparkSession, sandbox: Sandbox, folder: Path, options: dict[str, Any]
 ):
-    """Prevents: hashes of two kinds that are compared, so that every row seems to have changed, or
-    none; a schema that an upgrade changes."""
+    """Prevents: after an upgrade, a refresh compares two kinds of hashes, and misses changes."""
     path = lines(folder / "a.csv", BEFORE)
     publication = FilePublication(paths=(str(path),), name=f"Before {uuid4().hex[:8]}", **options)
     published_by_spark(spark, publication, path)
@@ -115,7 +114,7 @@ def test_a_file_after_an_upgrade(
 def test_a_file_that_did_not_change_at_an_upgrade(
     spark: SparkSession, sandbox: Sandbox, folder: Path
 ):
-    """Prevents: an upgrade that sends all rows again, although a key shows that none differs."""
+    """Prevents: after an upgrade, a refresh sends all rows although a key shows no change."""
     path = lines(folder / "a.csv", BEFORE)
     name = f"Same {uuid4().hex[:8]}"
     publication = FilePublication(paths=(str(path),), name=name, key=("id",))
@@ -131,7 +130,7 @@ def test_a_file_that_did_not_change_at_an_upgrade(
 def test_a_file_that_is_added_after_an_upgrade(
     spark: SparkSession, sandbox: Sandbox, folder: Path, file_column: str | None
 ):
-    """Prevents: earlier files, stored with hashes, that go when one without them is added."""
+    """Prevents: a file that is added after an upgrade removes the rows of earlier files."""
     path = lines(folder / "a.csv", BEFORE)
     name = f"Added {uuid4().hex[:8]}"
     options: dict[str, Any] = {"name": name, "mode": "append", "file_column": file_column}
@@ -152,7 +151,7 @@ def test_a_file_that_is_added_after_an_upgrade(
 
 @pytest.mark.parametrize("text", ["much", "-1", "inf", "nan"])
 def test_a_size_of_copies_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str):
-    """Prevents: a stack trace for a mistyped variable."""
+    """Prevents: a mistyped variable shows as a stack trace."""
     monkeypatch.setenv("PIPELINE_CACHE_GB", text)
     with pytest.raises(SettingError, match=f"PIPELINE_CACHE_GB is '{text}': set it to a number"):
         cache_bytes()

@@ -9,16 +9,16 @@ from tableau_pipeline.snapshots.version_store import SnapshotStore
 
 @pytest.fixture
 def store(tmp_path: Path) -> SnapshotStore:
-    """An empty one."""
+    """Return an empty store."""
     return SnapshotStore(tmp_path / "snapshots")
 
 
 @pytest.fixture(params=["on a disk", "objects"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """An empty one."""
+    """Return an empty storage, on a disk or of objects."""
     root = tmp_path / "root"
     root.mkdir()
     if request.param == "on a disk":
         return LocalStorage(root)
-    # The library that speaks to object stores also has one on a disk, without folders.
+    # The library for object stores can also keep objects on a disk.
     return ObjectStorage(root.as_uri(), LocalCopies(tmp_path / "copies", limit=10**6))

@@ -1,4 +1,4 @@
-"""Snapshots as the pipeline writes them, versions without Spark, and models run by Dagster."""
+"""Write snapshots with Spark, commit versions without Spark, and run models in Dagster."""
 
 import os
 from collections import Counter
@@ -33,7 +33,7 @@ def materialize(
     select: str | None = None,
     partition_key: str | None = None,
 ) -> dg.ExecuteInProcessResult:
-    """Run these assets on snapshots below this root."""
+    """Materialize assets in Dagster, with their snapshots below `root`."""
     spark = SparkResource(master="local[2]", spark_config={"spark.sql.shuffle.partitions": "2"})
     manager = SnapshotIOManager(root=str(root), spark=spark)
     return dg.materialize(
@@ -46,7 +46,7 @@ def materialize(
 
 
 def reader(seen: list[Any], upstream: str, annotation: type) -> dg.AssetsDefinition:
-    """An asset that looks at what it gets of the upstream model."""
+    """Return an asset that appends the data of its upstream model to `seen`."""
 
     def read(data: Any) -> None:
         seen.append(data)
@@ -57,7 +57,7 @@ def reader(seen: list[Any], upstream: str, annotation: type) -> dg.AssetsDefinit
 
 
 def model(frame: DataFrame, key: str = "model") -> dg.AssetsDefinition:
-    """A model of these rows."""
+    """Return an asset whose rows are those of the frame."""
 
     def build() -> DataFrame:
         return frame
@@ -66,14 +66,14 @@ def model(frame: DataFrame, key: str = "model") -> dg.AssetsDefinition:
 
 
 def store(frame: DataFrame, root: Path, asset_key: str = "model") -> Snapshot:
-    """A new version of a model below this root."""
+    """Write a new version of a model below `root`."""
     return write_snapshot(frame, SnapshotStore(root), asset_key=asset_key, run_id="run")
 
 
 def store_partitions(
     frame: DataFrame, root: Path, expression: str, partitions: Mapping[str, Span] | Sequence[str]
 ) -> Snapshot:
-    """The version after partitions of the model were written."""
+    """Write partitions of the model "model", and return its new version."""
     return write_partitions(
         frame,
         SnapshotStore(root),
@@ -85,14 +85,14 @@ def store_partitions(
 
 
 def newest(root: Path, asset_key: str = "model") -> Snapshot:
-    """The newest version of a model."""
+    """Return the newest version of a model."""
     found = SnapshotStore(root).newest(asset_key)
     assert found
     return found
 
 
 def rows(snapshot: Snapshot | None) -> dict[str | None, int]:
-    """How many rows each part has."""
+    """Return the number of rows of each part, by partition."""
     return {part.partition: part.fingerprint.rows for part in snapshot.parts} if snapshot else {}
 
 
@@ -100,7 +100,7 @@ COLUMNS = (Column("id", "bigint"),)
 
 
 class CountingStorage(Proxy):
-    """Counts the requests, by kind."""
+    """A storage that counts requests by kind."""
 
     def __init__(self, behind: Any) -> None:
         super().__init__(behind)
@@ -119,7 +119,7 @@ def written(
     rows: int = 1,
     span: Span | None = None,
 ) -> list[Part]:
-    """Files of a write that is not committed yet, one for each partition."""
+    """Write a file for each partition, and return the parts, which are not committed yet."""
     folder = store.new_folder()
     parts = []
     for key in partitions:
@@ -140,7 +140,7 @@ def commit(
     rows: int = 1,
     columns: tuple[Column, ...] = COLUMNS,
 ) -> Snapshot:
-    """Write some partitions of a model, or all of it, without its rows."""
+    """Commit a version with these partitions, or an unpartitioned one; the files have no rows."""
     parts = written(store, partitions or (None,), asset_key=asset_key, rows=rows)
 
     return commit_parts(
@@ -155,17 +155,17 @@ def commit(
 
 
 def manifest(store: SnapshotStore, number: int) -> Path:
-    """The file that commits a version of the model "model"."""
+    """Return the file that commits a version of the model "model"."""
     return store.root / store.manifest("model", number)
 
 
 def models(store: SnapshotStore) -> set[str]:
-    """All models that were ever written."""
+    """Return all models of which the store has an entry."""
     return {found[0] for entry in store.storage.list("") if (found := parse_key(entry.key))}
 
 
 def age(root: Path, days: float) -> None:
-    """Let everything below a folder seem so many days older than it is."""
+    """Make a folder and everything in it seem `days` older."""
     seconds = timedelta(days=days).total_seconds()
     for path in [root, *root.rglob("*")]:
         stat = path.stat()

@@ -1,4 +1,4 @@
-"""Models as they are written and read."""
+"""Models: how the pipeline writes snapshots of them, and reads the snapshots."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from tableau_pipeline_tests.snapshots.support import materialize, model, newest,
 
 
 def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents a manifest that differs from the files it commits."""
+    """Prevents: a manifest does not match the files that it commits."""
     frame = spark.sql("SELECT id AS `a.b`, 'x' AS c FROM range(10)").repartition(2)
     snapshot = store(frame, tmp_path, "area/model")
     assert snapshot == newest(tmp_path, "area/model")
@@ -61,8 +61,7 @@ def test_a_snapshot_says_what_it_holds(spark: SparkSession, tmp_path: Path) -> N
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("emptied", ["no rows", "no partitions", "all filtered out"])
 def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, storage: Storage) -> None:
-    """Prevents a hang or a failure where Spark optimizes the whole job away, or readers that fail
-    on the day on which a model has no rows."""
+    """Prevents: a model without rows cannot be stored, or cannot be read."""
     frames: dict[str, DataFrame] = {
         "no rows": spark.createDataFrame([], "id bigint"),
         "no partitions": spark.createDataFrame(spark.sparkContext.emptyRDD(), "id bigint"),
@@ -81,7 +80,7 @@ def test_an_empty_model_can_be_stored(emptied: str, spark: SparkSession, storage
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_a_failed_write_leaves_nothing(spark: SparkSession, storage: Storage) -> None:
-    """Prevents half a model that looks like a whole one, and garbage after each failure."""
+    """Prevents: a failed write looks like a whole model, or leaves files behind."""
     snapshots = SnapshotStore(storage)
     earlier = write_snapshot(spark.range(1), snapshots, asset_key="model", run_id="test")
     before = {entry.key for entry in storage.list("")}
@@ -97,7 +96,7 @@ def test_a_failed_write_leaves_nothing(spark: SparkSession, storage: Storage) ->
 def test_an_interrupt_right_after_the_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents a version without its files, which the run that was stopped has cleaned up."""
+    """Prevents: a run that is stopped deletes the files of a version after the commit."""
     commit = SnapshotStore.commit
 
     def interrupted(*args: Any) -> Snapshot:
@@ -119,7 +118,7 @@ def test_an_interrupt_right_after_the_commit(
         ("SELECT make_interval(1) AS pause", ["'pause'", "interval", "cast it to a number"]),
         ("SELECT array(struct(make_interval(1))) AS pause", ["'pause'", "interval"]),
         ("SELECT time'12:00:00' AS at", ["'at'", "time", "cast it"]),
-        # Spark writes such keys as JSON by their place in memory: no hash is the same twice.
+        # Spark writes such keys to JSON as memory addresses, so the hash would always differ.
         ("SELECT array(map(X'00', 1)) AS m", ["'m'", "map"]),
         ("SELECT struct(map(array(1), 1)) AS m", ["'m'", "map"]),
         ("SELECT map(struct(1), 1) AS m", ["'m'", "map"]),
@@ -135,7 +134,7 @@ def test_an_interrupt_right_after_the_commit(
 def test_what_cannot_be_stored_is_refused_by_name(
     sql: str, parts: list[str], spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Prevents errors from deep inside Spark that name neither the model nor the column."""
+    """Prevents: an unfit column shows as an error of Spark that does not name the column."""
     with pytest.raises(UnstorableError) as refusal:
         store(spark.sql(sql), tmp_path / "data", "area/model")
     for part in ['"area/model"', *parts]:
@@ -144,13 +143,13 @@ def test_what_cannot_be_stored_is_refused_by_name(
 
 
 def test_a_column_without_a_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents an error from deep inside Spark that names neither the model nor the column."""
+    """Prevents: an empty column name shows as an error of Spark that does not name the model."""
     with pytest.raises(UnstorableError, match=r'"model" .*the name of column 2 is empty: name it'):
         store(spark.sql("SELECT 1, 2").toDF("id", ""), tmp_path / "data")
 
 
 def test_a_model_without_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents Parquet files that no reader opens."""
+    """Prevents: a model without columns becomes Parquet files that no reader opens."""
     with pytest.raises(UnstorableError, match=r'"model".*no columns'):
         store(spark.range(1).select(), tmp_path / "data")
     assert not (tmp_path / "data").exists()
@@ -162,7 +161,7 @@ def frame(spark: SparkSession) -> DataFrame:
 
 
 def stored_by(root: Path, assets: list[Any], key: str = "model") -> dg.AssetMaterialization:
-    """The materialization of a model, as Dagster's instance keeps it."""
+    """Materialize a model, and return the materialization that Dagster has recorded."""
     instance = dg.DagsterInstance.ephemeral()
     assert materialize(root, assets, instance=instance).success
     event = instance.get_latest_materialization_event(dg.AssetKey.from_user_string(key))
@@ -172,7 +171,7 @@ def stored_by(root: Path, assets: list[Any], key: str = "model") -> dg.AssetMate
 
 
 def test_a_materialization_tells_what_was_stored(frame: DataFrame, tmp_path: Path) -> None:
-    """Prevents a catalog without rows, columns or place of a model."""
+    """Prevents: Dagster's catalog does not show the rows, columns and location of a model."""
     root = tmp_path / "with space"
     stored = stored_by(root, [model(frame, "area/model")], "area/model")
     snapshot = newest(root, "area/model")
@@ -197,8 +196,7 @@ def test_a_materialization_tells_what_was_stored(frame: DataFrame, tmp_path: Pat
 def test_the_newest_snapshot_is_loaded(
     frame: DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Prevents reading rows of an earlier run, or of all runs together; and a reader of nothing but
-    the files that has to start Spark."""
+    """Prevents: a reader gets the rows of an earlier run, or rows of several runs."""
     seen: list[Any] = []
     materialize(tmp_path, [model(frame)])
     result = materialize(tmp_path, [model(spark.range(2)), reader(seen, "model", DataFrame)])
@@ -209,7 +207,7 @@ def test_the_newest_snapshot_is_loaded(
 
 
 def test_a_notebook_loads_the_newest_snapshot(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents a notebook that cannot load a model, because it is no run."""
+    """Prevents: a notebook cannot load a model, because a notebook is not a run."""
     manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
     definitions = dg.Definitions(assets=[model(spark.range(2))], resources={"io_manager": manager})
     store(spark.range(9), tmp_path)
@@ -217,7 +215,7 @@ def test_a_notebook_loads_the_newest_snapshot(spark: SparkSession, tmp_path: Pat
 
 
 def test_a_model_without_a_snapshot_says_so(frame: DataFrame, tmp_path: Path) -> None:
-    """Prevents a stack trace where a model was not materialized yet."""
+    """Prevents: a model that has no snapshot yet shows as a stack trace."""
     assets = [model(frame, "area/model"), reader([], "area/model", DataFrame)]
     with pytest.raises(dg.Failure) as failure:
         materialize(tmp_path, assets, select="reader")
@@ -229,8 +227,7 @@ def test_a_model_without_a_snapshot_says_so(frame: DataFrame, tmp_path: Path) ->
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("value", [7, [1], None], ids=repr)
 def test_what_is_not_a_frame_is_refused(value: Any, spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents an attribute error deep in the writer when a model forgets to return its frame, and
-    a model whose `return` was lost that counts as fresh."""
+    """Prevents: a model that does not return its frame counts as fresh, or fails obscurely."""
     days = dg.StaticPartitionsDefinition(["mon"])
 
     @dg.asset
@@ -259,7 +256,7 @@ def test_what_is_not_a_frame_is_refused(value: Any, spark: SparkSession, tmp_pat
 
 @pytest.mark.slow
 def test_an_asset_without_an_output_stores_nothing(tmp_path: Path) -> None:
-    """Prevents that assets which store elsewhere cannot use our IO manager as their default."""
+    """Prevents: assets that store their results elsewhere cannot use our IO manager."""
 
     @dg.asset
     def elsewhere() -> None:
@@ -278,7 +275,7 @@ def test_an_asset_without_an_output_stores_nothing(tmp_path: Path) -> None:
 def test_the_data_directory_may_have_any_name(
     name: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Prevents that Spark takes a path for a pattern, an encoded URL or a partition."""
+    """Prevents: Spark takes a path for a pattern, an encoded URL or a partition."""
     seen: list[DataFrame] = []
     rows = spark.range(6).repartition(2)
     materialize(tmp_path / name, [model(rows), reader(seen, "model", DataFrame)])
@@ -296,7 +293,7 @@ def test_the_data_directory_may_have_any_name(
 def test_the_data_directory_may_be_relative(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prevents that Spark takes the first folder of a relative path for the name of a host."""
+    """Prevents: Spark takes the first folder of a relative path for the name of a host."""
     monkeypatch.chdir(tmp_path)
     seen: list[DataFrame] = []
     materialize("some/data", [model(spark.range(3)), reader(seen, "model", DataFrame)])
@@ -327,7 +324,7 @@ ODD_NAMES = [
 
 
 def texts(frame: DataFrame) -> list[str]:
-    """The rows as text: some of their values have no like in Python."""
+    """Return the rows as text, because Python has no equal of some values."""
     named = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
     texts = named.select(*(named[name].cast("string") for name in named.columns))
     return sorted(str(row) for row in texts.collect())
@@ -338,7 +335,7 @@ TABLE = TableName("Extract", "Extract")
 
 @pytest.mark.slow
 def test_an_extract_as_a_frame(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents: a model that starts from an extract and gets other values, or other types."""
+    """Prevents: a model that reads an extract gets other values or other types."""
     rows = {
         "id": pa.array([1, 2], pa.int64()),
         "small": pa.array([1, None], pa.int16()),
@@ -378,7 +375,7 @@ DAYS = {
 
 @pytest.fixture
 def objects(tmp_path: Path) -> SnapshotStore:
-    """An empty store of objects; the library that speaks to them also keeps them in a folder."""
+    """Return an empty store of objects, which the library keeps in a folder."""
     root = tmp_path / "objects"
     root.mkdir()
     return SnapshotStore(ObjectStorage(root.as_uri(), LocalCopies(tmp_path / "copies", 10**9)))
@@ -396,9 +393,8 @@ def by_day(frame: DataFrame, store: SnapshotStore) -> Snapshot:
 
 @pytest.mark.slow
 def test_every_type_survives(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
-    """Prevents: a model that has other values or types when it is read, or another fingerprint in
-    an object store."""
-    # Arrow has no such interval in Python.
+    """Prevents: a model has other values, types or fingerprints in an object store."""
+    # In Python, Arrow has no intervals of years and months.
     values = [value for value in [*TYPES, *ODD_NAMES] if "year to month" not in value]
     columns = [f"{value} AS `odd ``name, x.y {number}`" for number, value in enumerate(values)]
     nulls = ["NULL"] * len(values)
@@ -414,8 +410,7 @@ def test_every_type_survives(spark: SparkSession, objects: SnapshotStore, tmp_pa
 
 @pytest.mark.slow
 def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
-    """Prevents: objects that Spark can read and hyperd cannot; files that are fetched although
-    nothing reads them."""
+    """Prevents: hyperd cannot read stored objects, or files are fetched before hyperd reads."""
     frame = spark.range(10_000).repartition(3).withColumn("text", F.concat(F.lit("é"), "id"))
     stored = written(frame, objects)
     assert len(stored.files) == 3
@@ -430,8 +425,8 @@ def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStor
 def test_rows_that_fill_their_last_row_group(
     spark: SparkSession, objects: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a file that fails whenever its rows end where a row group does."""
-    # Sent to the workers together with the code.
+    """Prevents: a write fails if the rows of a file end exactly with a row group."""
+    # The workers get this value together with the code.
     monkeypatch.setattr(arrow_files, "_ROW_GROUP", 1)
     stored = written(spark.range(25_000, numPartitions=1), objects)
     assert read_frame(spark, stored).count() == 25_000
@@ -440,7 +435,7 @@ def test_rows_that_fill_their_last_row_group(
 def test_objects_that_nobody_sees_are_no_version(
     spark: SparkSession, objects: SnapshotStore, tmp_path: Path
 ):
-    """Prevents: a version without files, because the executors have written to another store."""
+    """Prevents: executors write to another store, and a version without files is committed."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 
@@ -459,7 +454,7 @@ def test_objects_that_nobody_sees_are_no_version(
 
 @pytest.mark.slow
 def test_partitions_are_stored_apart(spark: SparkSession, objects: SnapshotStore):
-    """Prevents: rows in the files of another partition, or a partition that loses its rows."""
+    """Prevents: rows are stored in the files of another partition, or are lost."""
     day = "date'2024-03-01' + CAST(id % 2 AS int)"
     frame = spark.range(1_000).repartition(4).withColumn("day", F.expr(day))
     stored = by_day(frame, objects)
@@ -472,7 +467,7 @@ def test_partitions_are_stored_apart(spark: SparkSession, objects: SnapshotStore
 
 @pytest.mark.slow
 def test_a_stray_row_is_refused(spark: SparkSession, objects: SnapshotStore):
-    """Prevents: rows without a partition are not stored, and no error says so."""
+    """Prevents: rows outside of all partitions are dropped without an error."""
     frame = spark.range(3).withColumn("day", F.expr("date'2024-03-01' + CAST(id * 10 AS int)"))
     with pytest.raises(PartitionError, match="2 rows lie outside"):
         by_day(frame, objects)
@@ -480,7 +475,7 @@ def test_a_stray_row_is_refused(spark: SparkSession, objects: SnapshotStore):
 
 
 def test_missing_objects_are_named(spark: SparkSession, objects: SnapshotStore):
-    """Prevents: an update that builds on files which an administrator removed from the bucket."""
+    """Prevents: an update builds on files that an administrator has deleted from the bucket."""
     stored = written(spark.range(10).repartition(2), objects)
     assert stored.missing() == []
     lost = stored.files[0].name
@@ -490,7 +485,7 @@ def test_missing_objects_are_named(spark: SparkSession, objects: SnapshotStore):
 
 @pytest.mark.slow
 def test_partitions_without_rows(spark: SparkSession, objects: SnapshotStore):
-    """Prevents: a model that cannot be read until one of its partitions has rows."""
+    """Prevents: a model cannot be read until one of its partitions has rows."""
     frame = spark.sql("SELECT date'2024-03-01' AS day, named_struct('x, y', 1) AS `a b` LIMIT 0")
     stored = by_day(frame, objects)
     assert rows(stored) == dict.fromkeys(DAYS, 0)

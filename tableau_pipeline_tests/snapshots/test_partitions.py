@@ -1,4 +1,4 @@
-"""Models that are stored by partitions."""
+"""Models that are stored in partitions."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -36,12 +36,13 @@ def daily(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Span]:
     ("type_", "values"),
     [
         ("DATE", ["2026-03-28", "2026-03-29", "2026-03-29"]),
-        # The wall clock of Paris, of which an hour is missing on the 29th.
+        # Local times in Paris; on the 29th, clocks skip an hour.
         (
             "TIMESTAMP_NTZ",
             ["2026-03-28 23:59:59.999999", "2026-03-29 00:00:00", "2026-03-29 23:59:00"],
         ),
-        # Instants: Paris is an hour ahead of UTC on the 28th, two at the end of the 29th.
+        # Instants: Paris is one hour ahead of UTC on the 28th, and two hours at the end of the
+        # 29th.
         (
             "TIMESTAMP",
             ["2026-03-28 22:59:59.999999Z", "2026-03-28 23:00:00Z", "2026-03-29 21:59:00Z"],
@@ -51,7 +52,7 @@ def daily(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Span]:
 def test_days_begin_at_midnight_of_the_partitions_zone(
     spark: SparkSession, tmp_path: Path, type_: str, values: list[str]
 ):
-    """Prevents: rows of the first hours of a day in the partition of the day before."""
+    """Prevents: rows of the first hours of a day are stored in the day before."""
     frame = spark.createDataFrame([(each,) for each in values], "text STRING")
     frame = frame.selectExpr(f"CAST(text AS {type_}) AS at")
     snapshots = store(frame, tmp_path, "at", daily("2026-03-28", 2))
@@ -69,7 +70,7 @@ def test_days_begin_at_midnight_of_the_partitions_zone(
     ],
 )
 def test_hours(spark: SparkSession, tmp_path: Path, zone: str, day: str):
-    """Prevents: rows in the hour before or after, where clocks change or are not at whole hours."""
+    """Prevents: rows are stored in the wrong hour where clocks change or are at half hours."""
     first = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     edges = [first + timedelta(hours=number) for number in range(26)]
     spans = {f"{a:%d %H}": Span(start=a, end=b, zone=zone) for a, b in pairwise(edges)}
@@ -85,7 +86,7 @@ def test_hours(spark: SparkSession, tmp_path: Path, zone: str, day: str):
 
 @pytest.mark.slow
 def test_the_lookup_of_three_years_of_hours():
-    """Prevents: 1.6 million rows, one for each minute, in memory before Spark begins."""
+    """Prevents: the lookup of three years of hours takes a row of memory for each minute."""
     hours = dg.HourlyPartitionsDefinition("2023-01-01-00:00", timezone="Europe/Paris")
     keys = hours.get_partition_keys(current_time=datetime(2026, 1, 1, tzinfo=UTC))
     windows = hours.time_windows_for_partition_keys(frozenset(keys), validate=False)
@@ -94,7 +95,7 @@ def test_the_lookup_of_three_years_of_hours():
 
 
 def test_a_day_without_a_midnight(spark: SparkSession, tmp_path: Path):
-    """Prevents: days that cannot be stored where clocks are turned forward at midnight."""
+    """Prevents: days cannot be stored in zones where clocks skip midnight."""
     frame = spark.sql("SELECT DATE '2024-09-07' + CAST(id AS INT) AS day FROM RANGE(3)")
     stored = store(frame, tmp_path, "day", daily("2024-09-07", 3, ZoneInfo("America/Santiago")))
     assert rows(stored) == {"2024-09-07": 1, "2024-09-08": 1, "2024-09-09": 1}
@@ -102,7 +103,7 @@ def test_a_day_without_a_midnight(spark: SparkSession, tmp_path: Path):
 
 @pytest.mark.slow
 def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path):
-    """Prevents: a key that Spark escapes in the folder's name, and whose rows no reader finds."""
+    """Prevents: Spark escapes a key in the name of a folder, and readers miss the rows."""
     keys = ["a/b", "c=d %é", "{x}[y]", "plain", "no rows"]
     frame = spark.createDataFrame([(key, n) for n, key in enumerate(keys[:-1])], "k STRING, n INT")
     store(frame, tmp_path, "k", keys)
@@ -113,7 +114,7 @@ def test_fixed_keys_with_awkward_characters(spark: SparkSession, tmp_path: Path)
 
 
 def test_the_key_by_which_spark_names_no_partition(spark: SparkSession, tmp_path: Path):
-    """Prevents: an error of Python's in place of the key, whose rows Spark stores as of no key."""
+    """Prevents: a key that Spark reserves for rows without a key shows as an error of Python."""
     frame = spark.createDataFrame([("__HIVE_DEFAULT_PARTITION__",)], "k STRING")
     with pytest.raises(UnstorableError, match=r'key "__HIVE_DEFAULT_PARTITION__" is reserved'):
         store(frame, tmp_path, "k", ["a", "__HIVE_DEFAULT_PARTITION__"])
@@ -121,7 +122,7 @@ def test_the_key_by_which_spark_names_no_partition(spark: SparkSession, tmp_path
 
 @pytest.mark.slow
 def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path: Path):
-    """Prevents: partitions summed another way than whole models, so that nothing is ever proved."""
+    """Prevents: equal rows get another fingerprint when they are stored in partitions."""
     frame = spark.range(1_000).selectExpr("id", "DATE '2026-01-01' + CAST(id % 3 AS INT) AS day")
     whole = store_whole(frame, tmp_path, "whole")
     parts = store(frame, tmp_path, "day", daily("2026-01-01", 4))
@@ -133,7 +134,7 @@ def test_fingerprints_add_up_to_that_of_the_whole(spark: SparkSession, tmp_path:
 def test_partitions_that_no_longer_belong_go_with_the_next_write(
     spark: SparkSession, tmp_path: Path
 ):
-    """Prevents: rows of a partition that the model no longer has, published for ever."""
+    """Prevents: rows of a partition that the model no longer has stay published for ever."""
     frame = spark.sql("SELECT DATE '2026-01-01' + CAST(id AS INT) AS day FROM RANGE(3)")
     store(frame, tmp_path, "day", daily("2026-01-01", 3))
     written = write_partitions(
@@ -151,7 +152,7 @@ def test_partitions_that_no_longer_belong_go_with_the_next_write(
 
 @pytest.mark.slow
 def test_partitions_of_different_columns_are_refused(spark: SparkSession, tmp_path: Path):
-    """Prevents: a column that is silently NULL, or missing, in the partitions of another age."""
+    """Prevents: a new column is silently NULL in partitions that were written earlier."""
     frame = spark.sql("SELECT DATE '2026-01-01' AS day FROM RANGE(3)")
     store(frame, tmp_path, "day", daily("2026-01-01", 1))
     mixed = store(
@@ -167,7 +168,7 @@ WEEKS = dg.WeeklyPartitionsDefinition("2025-01-01")
 
 
 def part(key: str | None, definition: dg.PartitionsDefinition | None = None) -> Part:
-    """A part as it was stored under a definition."""
+    """Return a part as it is stored under a definition of partitions."""
     span = None
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         window = definition.time_window_for_partition_key(str(key))
@@ -212,12 +213,12 @@ def test_key_and_window_count(
     now: dg.PartitionsDefinition | None,
     belongs: bool,
 ):
-    """Prevents: days that pass for weeks, or a key that was dropped and whose rows stay."""
+    """Prevents: a day passes for the week with the same key, or a dropped key keeps its rows."""
     assert partition_filter(now)(part(key, before)) == belongs
 
 
 def test_excluded_windows():
-    """Prevents: a day that was excluded from the partitions and whose rows stay."""
+    """Prevents: a day that is excluded from the partitions keeps its rows."""
     cron = {"start": "2025-01-01", "fmt": "%Y-%m-%d", "cron_schedule": "0 0 * * *"}
     definition = dg.TimeWindowPartitionsDefinition(**cron, exclusions=["0 0 * * 0"])
     sunday, monday = part("2025-01-05", DAYS), part("2025-01-06", DAYS)
@@ -225,7 +226,7 @@ def test_excluded_windows():
 
 
 def test_a_clock_that_is_behind_loses_nothing():
-    """Prevents: a partition that another worker has just stored, dropped as not yet ended."""
+    """Prevents: a worker whose clock is slow drops a partition that is already stored."""
     stored = part("2025-03-01", DAYS)
     with dg.partition_loading_context(effective_dt=datetime(2025, 3, 1, 23, 57, tzinfo=UTC)):
         assert not DAYS.has_partition_key("2025-03-01")
@@ -233,7 +234,7 @@ def test_a_clock_that_is_behind_loses_nothing():
 
 
 def test_hours_over_the_change_of_clocks():
-    """Prevents: the hour that comes twice dropped, or windows of a strange zone."""
+    """Prevents: hours are dropped on days when clocks change."""
     for zone, day in (("Europe/Paris", "2026-10-25"), ("Australia/Lord_Howe", "2026-10-04")):
         hours = dg.HourlyPartitionsDefinition(f"{day}-00:00", timezone=zone)
         at = datetime.fromisoformat(day).replace(tzinfo=UTC) + timedelta(days=2)
@@ -245,7 +246,7 @@ def test_hours_over_the_change_of_clocks():
 
 @pytest.mark.slow
 def test_three_years_of_hours():
-    """Prevents: a write of one hour that spends seconds on looking at all the others."""
+    """Prevents: a write of one hour spends seconds on a check of all other hours."""
     hours = dg.HourlyPartitionsDefinition("2023-01-01-00:00", timezone="Europe/Paris")
     keys = hours.get_partition_keys(current_time=datetime(2026, 1, 1, tzinfo=UTC))
     windows = hours.time_windows_for_partition_keys(frozenset(keys), validate=False)
@@ -262,7 +263,7 @@ def test_three_years_of_hours():
     assert len(parts) > 26_000
 
 
-# Dagster's own word for a parameter that it has had for years.
+# Dagster warns about this parameter, which it has had for years.
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `backfill_policy`")
 
 JANUARY = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01", timezone="Europe/Paris")
@@ -275,7 +276,7 @@ SEEN: dict[str, object] = {}
     metadata={"partition_expr": "day"},
 )
 def days(context: dg.AssetExecutionContext) -> DataFrame:
-    """A model with as many rows a day as the day's number."""
+    """Return as many rows for each day as the number of the day."""
     window = context.partition_time_window
     number, first = (window.end - window.start).days, window.start.date()
     return SparkSession.active().sql(
@@ -302,7 +303,7 @@ def whole(days: Snapshot) -> None:
 
 @pytest.fixture
 def run(spark: SparkSession, tmp_path: Path):
-    """Materializes one asset, of the days from the first to the last."""
+    """Return a function that materializes an asset, with or without a range of days."""
     instance = dg.DagsterInstance.ephemeral()
     manager = SnapshotIOManager(root=str(tmp_path), spark=LazyPySparkResource(spark_config={}))
 
@@ -324,8 +325,7 @@ def run(spark: SparkSession, tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_backfill_is_one_write_and_consumers_get_every_day(run, tmp_path: Path):
-    """Prevents: a Spark job for each day of a backfill, days that consumers do not see, or a window
-    that is deleted from a table an hour too late."""
+    """Prevents: a backfill runs a Spark job for each day, or consumers do not get all days."""
     result = run(days, "2026-01-01", "2026-01-03")
     rows = {
         event.materialization.partition: event.materialization.metadata[
@@ -348,7 +348,7 @@ def test_a_backfill_is_one_write_and_consumers_get_every_day(run, tmp_path: Path
 
 @pytest.mark.slow
 def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
-    """Prevents: a day whose catalog page tells of other days, or that seems to change with them."""
+    """Prevents: the materialization of a day describes other days, or changes with other days."""
 
     def recorded(first: str, last: str) -> dict[str, tuple]:
         result = run(days, first, last)
@@ -374,7 +374,7 @@ def test_a_step_tells_of_what_it_wrote(run, tmp_path: Path):
 
 
 def test_a_column_with_a_blank(spark: SparkSession, tmp_path: Path):
-    """Prevents: a name that is a column except in SQL, which reads it as an alias."""
+    """Prevents: SQL reads a column name with a space as a name and an alias."""
 
     @dg.asset(
         partitions_def=dg.StaticPartitionsDefinition(["a", "b"]),
@@ -389,7 +389,7 @@ def test_a_column_with_a_blank(spark: SparkSession, tmp_path: Path):
 
 
 def test_a_partitioned_model_must_tell_its_column(run):
-    """Prevents: a guess at which of the columns is the partition's."""
+    """Prevents: a model that does not declare the column of its partitions is stored by a guess."""
 
     @dg.asset(partitions_def=JANUARY, backfill_policy=dg.BackfillPolicy.single_run())
     def days() -> DataFrame:
@@ -406,7 +406,7 @@ def instant(text: str) -> datetime:
 @pytest.mark.parametrize("zone", ["Europe/Paris", "Asia/Kathmandu", "America/St_Johns"])
 @pytest.mark.parametrize("fold", [0, 1])
 def test_instants_survive_json(zone: str, fold: int):
-    # Prevents: a manifest whose window is not quite that of the write, or no longer equal to it.
+    # Prevents: a span changes when a manifest is written and read.
     start = datetime(2026, 10, 25, 2, 30, 0, 1, tzinfo=ZoneInfo(zone), fold=fold)
     span = Span(start=start, end=start.astimezone(UTC) + timedelta(microseconds=1), zone=zone)
     read = Span.model_validate_json(span.model_dump_json())
@@ -416,6 +416,6 @@ def test_instants_survive_json(zone: str, fold: int):
 
 
 def test_a_time_without_a_zone_is_no_edge():
-    # Prevents: a window that means another time on another machine.
+    # Prevents: a span means different times on different machines.
     with pytest.raises(ValidationError, match="timezone"):
         Span(start=datetime(2026, 1, 1), end=instant("2026-01-02"), zone="UTC")

@@ -1,4 +1,4 @@
-"""Row hashes, and the fingerprints that they add up to."""
+"""Row hashes, and the fingerprints, which are sums of row hashes."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def hashes(frame: DataFrame) -> list[int]:
     return [row[0] for row in frame.select(row_hash(frame.schema)).collect()]
 
 
-# A schema, and rows of which no two are equal.
+# Schemas, each with rows that all differ.
 ROWS: list[tuple[str, list[Any]]] = [
     ("a int, b int", [(1, None), (None, 1), (None, None), (1, 1), (0, 0), (0, None)]),
     ("a string, b string", [("ab", "c"), ("a", "bc"), ("", "abc"), (None, "abc"), ("", None)]),
@@ -46,9 +46,9 @@ ROWS: list[tuple[str, list[Any]]] = [
     ("a array<binary>", [([b"\xff"],), ([b"\xfe"],), ([b""],)]),
     ("a double, b boolean", [(1.0, True), (1.0, False), (-1.0, True), (None, True)]),
 ]
-# Values of one type, of which no two are equal, in SQL.
+# SQL expressions of one type, whose values all differ.
 VALUES = [
-    # A collation takes these for equal; they are other texts all the same.
+    # A collation takes these texts for equal, but their characters differ.
     ["'a' COLLATE utf8_lcase", "'A' COLLATE utf8_lcase"],
     ["'a' COLLATE unicode_ci", "'A' COLLATE unicode_ci"],
     ["array('a' COLLATE utf8_lcase)", "array('A' COLLATE utf8_lcase)"],
@@ -75,7 +75,7 @@ VALUES = [
 
 @pytest.fixture(scope="module")
 def distinct(spark: SparkSession) -> dict[str, list[int]]:
-    """The hashes of each of the cases above, all computed by one job."""
+    """Return the hashes of each case above; one job computes all of them."""
     frames = {schema: spark.createDataFrame(rows, schema) for schema, rows in ROWS} | {
         values[0]: spark.sql(" UNION ALL ".join(f"SELECT {value} AS v" for value in values))
         for values in VALUES
@@ -95,14 +95,13 @@ CASES = {**dict(ROWS), **{values[0]: values for values in VALUES}}
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_differs_has_different_hashes(case: str, distinct: dict[str, list[int]]) -> None:
-    """Prevents a changed row that passes for unchanged: NULLs skipped, bounds of values lost, case
-    under a collation, microseconds, variants."""
+    """Prevents: rows that differ get equal hashes, such as rows with NULLs or collations."""
     assert len(set(distinct[case])) == len(distinct[case]) == len(CASES[case])
 
 
 @pytest.mark.parametrize("name", ["a.b", "`a`.`b` é\n", "*"])
 def test_a_column_may_have_any_name(name: str, spark: SparkSession) -> None:
-    """Prevents a name that Spark takes for a path into a struct, and hashes of the wrong column."""
+    """Prevents: Spark takes a name for a path into a struct, and hashes the wrong column."""
     frame = spark.sql("SELECT id AS x, 7 AS y FROM range(3)").toDF(name, "a")
     plain = frame.toDF("p", "q")
     assert hashes(frame) == hashes(plain)
@@ -111,10 +110,10 @@ def test_a_column_may_have_any_name(name: str, spark: SparkSession) -> None:
 
 @pytest.mark.slow
 def test_equal_rows_have_equal_hashes(spark: SparkSession) -> None:
-    """Prevents hashes that depend on the order of rows, on partitions or on the way of computing.
+    """Prevents: the rows of an unchanged model get other hashes.
 
-    Spark evaluates expressions by generated code or by interpretation, and on rows of its own
-    or of Parquet: a model that did not change must hash as before.
+    Hashes must not depend on the order of rows or on partitions. Spark may use generated code or
+    interpretation, and rows of its own or of Parquet.
     """
     frame = spark.sql(
         "SELECT id % 5 AS i, array(id % 5) AS a, map('k', id % 5) AS m, named_struct('f', id % 5,"
@@ -134,7 +133,7 @@ def test_equal_rows_have_equal_hashes(spark: SparkSession) -> None:
 
 
 def test_negative_zero_is_zero(spark: SparkSession) -> None:
-    """Prevents differences that hyperd, to which -0.0 equals 0.0, would not confirm."""
+    """Prevents: -0.0 and 0.0, which hyperd takes for equal, get different hashes."""
     found = hashes(spark.sql("SELECT -0.0D AS d, CAST('-0.0' AS float) AS f")) + hashes(
         spark.sql("SELECT 0.0D AS d, CAST('0.0' AS float) AS f")
     )
@@ -142,14 +141,14 @@ def test_negative_zero_is_zero(spark: SparkSession) -> None:
 
 
 def test_the_algorithm_is_the_one_that_its_name_says(spark: SparkSession) -> None:
-    """Prevents another hash under the same name: old fingerprints would prove what is not so."""
+    """Prevents: the hash changes but keeps its name, and old fingerprints prove too much."""
     frame = spark.sql("SELECT 1 AS a, 'x' AS b, CAST(NULL AS date) AS c, array(1, NULL) AS d")
     assert hashes(frame) == [7774089751728258321]
 
 
 SCHEMA = "a int, b string, c array<int>, d map<string,int>, e struct<x:string,y:double>"
 
-# Few values, so that equal rows are common and rows that differ, differ by little.
+# There are few values, so that many rows are equal, and other rows differ by little.
 _int = st.sampled_from([None, 0, 1, 2])
 _text = st.sampled_from([None, "", "0", "1", '",', "null"])
 _row = st.tuples(
@@ -165,14 +164,14 @@ _settings = settings(suppress_health_check=[HealthCheck.function_scoped_fixture]
 
 
 def content(rows: list[Any]) -> Counter[str]:
-    """A multiset of rows; a map has no order."""
+    """Return a multiset of the rows; the order of a map's entries does not count."""
     return Counter(
         repr((a, b, c, d if d is None else sorted(d.items()), e)) for a, b, c, d, e in rows
     )
 
 
 def fingerprints(spark: SparkSession, groups: list[list[Any]]) -> list[Fingerprint]:
-    """The fingerprint of each group of rows, all computed by one job."""
+    """Return the fingerprint of each group of rows; one job computes all of them."""
     tagged = [(number, *row) for number, rows in enumerate(groups) for row in rows]
     frame = spark.createDataFrame(tagged, f"g int, {SCHEMA}")
     hashed = frame.withColumn("h", row_hash(frame.drop("g").schema).cast("decimal(20,0)"))
@@ -189,7 +188,7 @@ def fingerprints(spark: SparkSession, groups: list[list[Any]]) -> list[Fingerpri
 def test_fingerprints_are_equal_just_when_the_rows_are(
     groups: list[list[Any]], spark: SparkSession
 ) -> None:
-    """Prevents a refresh skipped over changed rows, and refreshes of rows that did not change."""
+    """Prevents: a refresh skips changed rows, or sends rows that did not change."""
     groups = groups + [list(reversed(rows)) for rows in groups[:3]]
     found = fingerprints(spark, groups)
     contents = [content(rows) for rows in groups]
@@ -202,7 +201,7 @@ def test_fingerprints_are_equal_just_when_the_rows_are(
 def test_what_a_model_draws_at_random_is_hashed_as_stored(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Prevents hashes of values that were computed a second time, and came out otherwise."""
+    """Prevents: Spark draws random values again for the hash, and stores other values."""
     frame = spark.sql("SELECT id, rand() AS r, uuid() AS u FROM range(100)").repartition(3)
     snapshot = store(frame, tmp_path)
     stored = spark.read.parquet(*snapshot.paths)
@@ -211,7 +210,7 @@ def test_what_a_model_draws_at_random_is_hashed_as_stored(
 
 
 def test_no_sum_of_hashes_is_too_large(spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents an overflow: a few equal rows with a large hash pass 2^63."""
+    """Prevents: the sum of a few equal hashes overflows 64 bits."""
     snapshot = store(spark.sql("SELECT 3 AS a FROM range(1000)"), tmp_path)
     one = store(spark.sql("SELECT 3 AS a"), tmp_path).fingerprint.hash_sum
     assert snapshot.fingerprint == Fingerprint(rows=1000, hash_sum=1000 * one)
@@ -219,7 +218,7 @@ def test_no_sum_of_hashes_is_too_large(spark: SparkSession, tmp_path: Path) -> N
 
 
 def _of_stored(stored: DataFrame) -> Fingerprint:
-    """What the stored hashes add up to."""
+    """Return the fingerprint that the stored hashes add up to."""
     hash_sum = F.sum(F.col("_row_hash").cast("decimal(38,0)"))
     row = stored.agg(F.count("*").alias("n"), hash_sum.alias("s")).first()
     assert row is not None
@@ -231,7 +230,7 @@ _MANY = 3_000_000
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
-    """Prevents a driver that holds the hashes of a whole partition."""
+    """Prevents: the driver holds the hashes of a whole partition in memory."""
     needed = []
     for rows in (_MANY // 10, _MANY):
         path = tmp_path / f"{rows}.parquet"
@@ -246,7 +245,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
 
 @contextmanager
 def measured() -> Iterator[pa.MemoryPool]:
-    """A pool of Arrow's memory that knows the most that was used of it."""
+    """Give Arrow a pool in the block, which knows its highest use of memory."""
     former = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(former)
     pa.set_memory_pool(pool)

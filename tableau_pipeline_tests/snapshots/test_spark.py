@@ -1,4 +1,4 @@
-"""The sessions of Spark that models are computed with."""
+"""The Spark sessions that compute models."""
 
 import json
 import os
@@ -46,7 +46,7 @@ ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-# Where Spark looks for settings, other than in its files.
+# The environment variables in which Spark looks for settings.
 VARIABLES = (
     "MASTER", "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS",
     "SPARK_DRIVER_MEMORY", "SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS",
@@ -74,7 +74,7 @@ print("\\n" + json.dumps(answer))
 def ask(
     users: Mapping[str, str], folder: Path, *unshare: str, host: str = "", **given: Any
 ) -> dict[str, Any]:
-    """What a session of its own process says of itself, with this `spark-defaults.conf`."""
+    """Start a session in a new process, with this `spark-defaults.conf`; return its properties."""
     lines = [f"{key} {value}" for key, value in users.items()]
     (folder / "spark-defaults.conf").write_text("\n".join(lines))
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
@@ -87,14 +87,14 @@ def ask(
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert answer["rows"] == 3
     assert answer["session"] == ALWAYS
-    # What is set for Spark's Java process would look like the user's in each further process.
+    # Later processes would take any other variable for a setting of the user.
     assert set(answer["environment"]) & set(VARIABLES) == {"PYSPARK_PYTHON"}
     return answer
 
 
 @pytest.mark.slow
 def test_python_functions_run_in_this_interpreter(spark: SparkSession):
-    """Prevents: a model's functions in another Python, unless the environment is activated."""
+    """Prevents: the functions of a model run in another Python than the model."""
     (row,) = spark.range(1).select(udf(lambda: sys.prefix)()).collect()
     assert row[0] == sys.prefix
 
@@ -120,10 +120,10 @@ def test_python_functions_run_in_this_interpreter(spark: SparkSession):
     ids=["nothing", "arguments"],
 )
 def test_settings_of_the_user_win(arguments: dict[str, Any], given: dict[str, str], tmp_path: Path):
-    """Prevents: a spark-defaults.conf that is read, and overridden."""
+    """Prevents: a session reads the user's spark-defaults.conf, but overrides its settings."""
     answer = ask(USERS, tmp_path, **arguments)
     wanted = {**USERS, "spark.driver.maxResultSize": "9m", **given, **ALWAYS}
-    # Spark puts options of its own before it.
+    # Spark puts its own options before the option of the user.
     option = wanted.pop("spark.driver.extraJavaOptions")
     found = answer["settings"]
     assert {key: found.get(key) for key in wanted} == wanted
@@ -133,7 +133,7 @@ def test_settings_of_the_user_win(arguments: dict[str, Any], given: dict[str, st
 
 @pytest.mark.long
 def test_settings_without_a_user(tmp_path: Path):
-    """Prevents: a driver that others reach, Spark's log and progress bars in each run's log."""
+    """Prevents: other hosts can reach the driver, or Spark fills the log of each run."""
     answer = ask({}, tmp_path)
     assert {key: answer["settings"].get(key) for key in OURS} == OURS
     assert "-Xmx2g" in answer["java"]
@@ -143,7 +143,7 @@ def test_settings_without_a_user(tmp_path: Path):
 
 @pytest.mark.long
 def test_a_host_whose_name_nobody_knows(tmp_path: Path):
-    """Prevents: a laptop in another network, or a container, on which Spark does not start."""
+    """Prevents: Spark does not start on a host whose name cannot be resolved."""
     unshare = ["unshare", "--map-root-user", "--uts"]
     try:
         subprocess.run([*unshare, "true"], check=True, capture_output=True)
@@ -175,14 +175,14 @@ def _python(code: str, prefix: Path, options: str = "") -> str:
 
 @pytest.mark.long
 def test_spark_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
-    """Prevents: an archive that Java ignores silently, or that stops Spark."""
+    """Prevents: Java silently ignores the archive of classes, or the archive stops Spark."""
     prefix = tmp_path / "a folder with spaces"
     assert "Java makes no archive" not in _python(_MAKE, prefix)
     [archive] = (prefix / "share" / "tableau_pipeline").iterdir()
     log = tmp_path / "classes.log"
     _python(_START, prefix, f"-Xlog:class+load:file={log}")
     spark = [line for line in log.read_text().splitlines() if "org.apache.spark" in line]
-    # Java makes the classes of lambdas again in each process.
+    # Java generates the classes of lambdas in each process.
     loaded = [line for line in spark if "Lambda" not in line]
     archived = [line for line in loaded if "shared objects file (top)" in line]
     assert len(archived) > 0.9 * len(loaded) > 0
@@ -217,7 +217,7 @@ def s3(tmp_path: Path) -> Iterator[Mapping[str, str]]:
 
 @pytest.fixture
 def connect_server(tmp_path: Path, s3: Mapping[str, str]) -> Iterator[str]:
-    """A Spark Connect server of its own, in a second JVM."""
+    """Start a Spark Connect server in a second JVM, and yield its URL."""
     port, home, log = free_port(), Path(pyspark.__file__).parent, tmp_path / "connect.log"
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -253,8 +253,7 @@ def test_two_runs_store_the_same_snapshot(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Prevents: SPARK_REMOTE that is ignored, or under which every model seems changed; runs that
-    disturb each other on one server."""
+    """Prevents: SPARK_REMOTE has no effect, changes fingerprints, or mixes up two runs."""
     places = (str(tmp_path / "remote"), f"s3://{BUCKET}/remote")
     settings = {**os.environ, **s3, "SPARK_REMOTE": connect_server, "JAVA_HOME": "/no/java"}
     runs = [
