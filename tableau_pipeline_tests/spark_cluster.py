@@ -1,4 +1,4 @@
-"""Spark's standalone cluster: a master and two workers, each a process of its own."""
+"""A standalone cluster of Spark: a master and two workers in processes of their own."""
 
 import os
 import re
@@ -14,11 +14,11 @@ import pyspark
 from tableau_pipeline_tests.dagster_servers import running, said
 
 HOST = "127.0.0.1"
-# Of the workers. Spark runs a copy of a slow task only on a host of another name.
+# The hosts of the workers. Spark repeats a slow task only on a host with another name.
 _WORKERS = (HOST, "localhost")
-# What a driver needs so that both workers take part, each with one executor. It waits for both
-# only if it knows how many cores it is to get. The executors have one address, but perhaps not one
-# disk.
+# Settings of a driver that uses both workers, each with one executor. The driver waits for both
+# executors only if it knows the number of its cores. The executors have one address, but may have
+# separate disks.
 DRIVER = f"""
 spark.cores.max                                    2
 spark.driver.host                                  {HOST}
@@ -47,12 +47,12 @@ class SparkCluster:
     workers: tuple[Path, ...]
 
     def applications(self) -> dict[str, str]:
-        """The name of each application that has registered so far, by its id."""
+        """Return the names of all applications that have registered so far, by ID."""
         found = re.findall(r"Registered app (.*) with ID (\S+)", self.log.read_text())
         return {id_: name for name, id_ in found}
 
     def ran_on(self, application: str) -> list[str]:
-        """The workers that had an executor of an application."""
+        """Return the names of the workers that had an executor of an application."""
         return [each.name for each in self.workers if (each / "work" / application).exists()]
 
 
@@ -66,8 +66,8 @@ def spark_cluster(
     """Start a master and two workers with one core each, and wait until they have registered.
 
     Args:
-        variables: what executors find in their environment.
-        start: what stands before the command of a worker, by its folder.
+        variables: environment variables of the executors.
+        start: returns the words before the command of a worker, given its folder.
     """
     with ExitStack() as stack:
         master = folder / "spark-master"
@@ -101,7 +101,7 @@ def _daemon(
     variables: Mapping[str, str] = _NOTHING_ELSE,
     start: Sequence[str] = (),
 ) -> Generator[subprocess.Popen]:
-    """One of Spark's own, with a disk of its own; pip's pyspark has no start scripts."""
+    """Run a program of Spark in its own folder; pip's pyspark has no start scripts."""
     (folder / "tmp").mkdir(parents=True)
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     own = {"HOME": str(folder), "TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder)}

@@ -1,4 +1,4 @@
-"""Figures of benchmarks that are kept, and what got worse since."""
+"""Recorded figures of benchmarks, and the report of figures that got worse."""
 
 import json
 import os
@@ -14,8 +14,7 @@ from benchmarks.peers.process_tree import processor_seconds, processor_seconds_o
 
 
 def test_only_what_got_worse_is_told(tmp_path: Path):
-    """Prevents: a change that costs a tenth more, which goes unseen among two hundred figures; or
-    noise that hides it."""
+    """Prevents: a report misses a figure that got worse, or lists figures that only vary."""
     file, before = tmp_path / "results.json", {}
     for values in ((1.0, 1.1, 0.9), (1.2, 1.2, 0.9)):
         before = json.loads(file.read_text()) if file.exists() else {}
@@ -38,14 +37,14 @@ def test_only_what_got_worse_is_told(tmp_path: Path):
 
 
 def test_a_benchmark_without_a_figure_fails(tmp_path: Path):
-    """Prevents: a benchmark that is run for an hour, and of which nothing is kept."""
+    """Prevents: a benchmark runs for an hour and records no figure."""
     with pytest.raises(RuntimeError, match="one has kept no figure"):
         results.write("one", tmp_path / "results.json", load=0)
     assert [*tmp_path.iterdir()] == []
 
 
 def test_what_was_measured_otherwise_is_another_entry(tmp_path: Path):
-    """Prevents: figures of scale 10 that replace those of scale 1, or seem ten times worse."""
+    """Prevents: figures of scale 10 replace figures of scale 1, or seem ten times worse."""
     file = tmp_path / "results.json"
     for options, seconds in (({}, 1.0), ({"scale": "10", "cases": "a,b"}, 10.0)):
         results.figure("seconds", [seconds])
@@ -57,7 +56,7 @@ def test_what_was_measured_otherwise_is_another_entry(tmp_path: Path):
 
 
 def test_the_requests_of_a_journal_are_kept(tmp_path: Path):
-    """Prevents: a request more in each refresh, which the seconds do not show."""
+    """Prevents: each refresh sends one more request, and no recorded figure shows that."""
     measure_journal([(2, 1)])
     file = tmp_path / "results.json"
     results.write("journal", file, load=0)
@@ -67,7 +66,7 @@ def test_the_requests_of_a_journal_are_kept(tmp_path: Path):
         for operation in ("claim and release", "status")
         for what in ("requests of each", "seconds")
     ]
-    # The deployment once; of each a listing and a read.
+    # One request is for the deployment; each data source needs a listing and a read.
     assert kept["status, 2 data sources, 2 records: requests of each"]["median"] == 2.5
 
 

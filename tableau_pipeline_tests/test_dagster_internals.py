@@ -1,4 +1,4 @@
-"""Each name of Dagster's that no release promises, tried alone: an upgrade names what it broke."""
+"""One test for each private name of Dagster that we use: an upgrade shows what it breaks."""
 
 import logging
 import sys
@@ -37,7 +37,7 @@ class Plain(dg.Component, dg.Model, dg.Resolvable):
 
 
 class Watching(dg.Component):
-    """A component that keeps how it was declared."""
+    """A component that records its declarations."""
 
     declared: ClassVar[list[Any]] = []
 
@@ -66,7 +66,7 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of a project with one component."""
+    """Write a project with one component, and yield its folder."""
     (tmp_path / "plain" / "defs" / "one").mkdir(parents=True)
     (tmp_path / "plain" / "defs" / "one" / "defs.yaml").write_text(YAML)
     (tmp_path / "plain" / "__init__.py").touch()
@@ -92,7 +92,7 @@ def run(instance: dg.DagsterInstance) -> dg.AssetExecutionContext:
     return seen[0]
 
 
-# Names, and what has to hold of them.
+# Each test checks names and the behavior that we rely on.
 
 
 def test_graphs():
@@ -133,7 +133,7 @@ def test_location_of_a_step(instance: dg.DagsterInstance):
     config = {"execution": {"config": {"in_process": {}}}}
     seen.clear()
     assert dg.execute_job(job, instance, run_config=config).success
-    # The module is loaded once more.
+    # The job has loaded this module a second time.
     import tableau_pipeline_tests.test_dagster_internals as loaded
 
     location = internals.location_of(loaded.seen[0])
@@ -327,7 +327,7 @@ def test_validation():
 
 
 def test_who_launched_a_run():
-    # Dagster+ sets this tag; its code is not public.
+    # Dagster+ sets this tag, and its code is not public.
     assert internals.USER_TAG == "user"
 
 
@@ -347,11 +347,11 @@ def test_sessions_of_spark():
 
 
 def test_every_name_is_tried():
-    """Prevents: a name without a test, which an upgrade breaks unseen."""
+    """Prevents: an upgrade of Dagster silently breaks a name that has no test."""
     tried = Path(__file__).read_text("utf-8")
     assert [name for name in internals.__all__ if f"internals.{name}" not in tried] == []
 
 
 def test_the_release_is_listed_among_libraries():
-    """Prevents: Dagster shows all libraries of a location but this one."""
+    """Prevents: Dagster lists the libraries of a location, but this library is missing."""
     assert internals.DagsterLibraryRegistry.get()["tableau-pipeline"] == __version__

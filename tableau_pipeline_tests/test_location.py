@@ -1,4 +1,4 @@
-"""The code location that ships, and where data land: never among the installed packages."""
+"""The code location that ships, and the folders of its data."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def load() -> dg.Definitions:
 
 
 def test_everything_loads_without_any_setting():
-    """Prevents: models that vanish because of a file next to them, or secrets needed to look."""
+    """Prevents: the location loses models, or cannot be loaded without secrets."""
     definitions = load()
     dg.Definitions.validate_loadable(definitions)
     keys = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
@@ -51,7 +51,7 @@ def test_everything_loads_without_any_setting():
 
 
 def test_the_lineage_folds_a_data_source_into_one_box():
-    """Prevents: forty data sources that are eighty boxes in the group of everything else."""
+    """Prevents: the lineage shows two boxes for each data source, outside of any group."""
     graph = load().resolve_asset_graph()
     groups: dict[str, set[str]] = {}
     for key in graph.get_all_asset_keys():
@@ -64,7 +64,7 @@ def test_the_lineage_folds_a_data_source_into_one_box():
 
 
 def test_code_references_show_where_an_asset_is_written():
-    """Prevents: "open in editor" that shows the YAML next to a model, which says nothing of it."""
+    """Prevents: "open in editor" shows the YAML next to a model instead of its code."""
     written: dict[str, tuple[str, str]] = {}
     for spec in specs_of(load()):
         (reference,) = spec.metadata["dagster/code_references"].code_references
@@ -79,8 +79,7 @@ def test_code_references_show_where_an_asset_is_written():
 def test_a_deployment_switches_its_triggers_on(
     monkeypatch: pytest.MonkeyPatch, value: str, status: str
 ):
-    """Prevents: a new deployment whose dashboards stand still until somebody clicks; a laptop that
-    publishes because somebody opened the web UI."""
+    """Prevents: a deployment never starts its triggers, or a laptop publishes unasked."""
     monkeypatch.setenv("PIPELINE_TRIGGERS", value)
     location = load()
     found = [*(location.sensors or ()), *(location.schedules or ())]
@@ -93,7 +92,7 @@ def test_a_deployment_switches_its_triggers_on(
 
 
 def test_an_unknown_switch_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: `true` taken for off, and a night without a refresh."""
+    """Prevents: the value `true` counts as off, and a night passes without a refresh."""
     monkeypatch.setenv("PIPELINE_TRIGGERS", "true")
     with pytest.raises(RefusedError, match="PIPELINE_TRIGGERS is 'true': set it to on or off"):
         load()
@@ -101,7 +100,7 @@ def test_an_unknown_switch_is_an_error(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_loading_warns_of_nothing():
-    """Prevents: warnings in every log page, which hide the one that matters."""
+    """Prevents: warnings in every log hide the warning that matters."""
     loaded = subprocess.run(
         [
             sys.executable,
@@ -125,7 +124,7 @@ def test_loading_warns_of_nothing():
 def test_steps_share_one_jvm_unless_spark_is_remote(
     monkeypatch: pytest.MonkeyPatch, remote: str | None, executor: str | None
 ):
-    """Prevents: a JVM for each step, or steps one by one where no JVM has to be shared."""
+    """Prevents: each step starts a JVM, or steps run one by one although Spark is remote."""
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     if remote:
         monkeypatch.setenv("SPARK_REMOTE", remote)
@@ -134,7 +133,7 @@ def test_steps_share_one_jvm_unless_spark_is_remote(
 
 
 def test_secrets_show_nowhere_in_the_configuration(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a token on the page of the resource in the web UI, or in a log of its config."""
+    """Prevents: the web UI or a log shows a token."""
     monkeypatch.setenv("TABLEAU_TOKEN_NAME", "nightly")
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "very-secret")
     resources = load().resources or {}
@@ -145,13 +144,13 @@ def test_secrets_show_nowhere_in_the_configuration(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(autouse=True)
 def _no_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The story of the demo, in the same process, says where its own data lie."""
+    """Remove the folders that the story of the demo has set in this process."""
     monkeypatch.delenv("PIPELINE_DATA_DIR", raising=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
 
 def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Prevents: a folder that was chosen and is not used."""
+    """Prevents: a data directory that a user has chosen is not used."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIPELINE_DATA_DIR", "lake")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
@@ -160,7 +159,7 @@ def test_what_is_said_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 @pytest.mark.parametrize("url", ["hdfs://lake/data", "s3:/lake/data", "S3://lake", "s3a://lake/x"])
 def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
-    """Prevents: a folder named "s3:" that looks like the bucket, and that no other host sees."""
+    """Prevents: a mistyped URL becomes a local folder, which no other host sees."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", url)
     shown = f"{url.partition(':')[0].lower()}://lake"
     with pytest.raises(RefusedError) as caught:
@@ -189,7 +188,7 @@ def test_other_urls_are_refused(monkeypatch: pytest.MonkeyPatch, url: str):
     ],
 )
 def test_urls_hold_no_credentials(monkeypatch: pytest.MonkeyPatch, url: str):
-    """Prevents: a secret in the web UI, or a part of a URL that is passed over."""
+    """Prevents: the web UI shows a secret, or a part of a URL is silently ignored."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", url)
     with pytest.raises(RefusedError, match=r"PIPELINE_DATA_DIR .*://") as caught:
         resources_from_env()
@@ -199,7 +198,7 @@ def test_urls_hold_no_credentials(monkeypatch: pytest.MonkeyPatch, url: str):
 
 @pytest.mark.parametrize("place", ["s3://lake", "gs://lake", "abfss://lake@a.dfs.core.windows.net"])
 def test_an_object_store_has_the_snapshots_alone(monkeypatch: pytest.MonkeyPatch, place: str):
-    """Prevents: extracts in a bucket, or a local folder that bears its name."""
+    """Prevents: extracts go to a bucket, or to a local folder with the name of the bucket."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", f"{place}/data/")
     assert resources_from_env()["snapshots"].root == f"{place}/data/snapshots"
     assert data_dir().is_relative_to(gettempdir())
@@ -220,7 +219,7 @@ os._exit(9)
 def test_what_a_killed_run_has_built_is_removed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, location: str
 ):
-    """Prevents: a disk, or a volume that hosts share, that fills with the files of killed runs."""
+    """Prevents: files of killed runs fill a disk or a shared volume."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("PIPELINE_DATA_DIR", location)
     killed = subprocess.run(
@@ -237,7 +236,7 @@ def test_what_a_killed_run_has_built_is_removed(
 
 @pytest.mark.parametrize(("folder", "home"), [("", None), ("docs", None), ("/", "dagster_home")])
 def test_the_checkout_keeps_its_own(monkeypatch: pytest.MonkeyPatch, folder: str, home: str | None):
-    """Prevents: snapshots that are gone because a process was started in another folder."""
+    """Prevents: snapshots seem lost because a process was started in another folder."""
     monkeypatch.chdir(ROOT / folder)
     if home:
         monkeypatch.setenv("DAGSTER_HOME", str(ROOT / home))
@@ -245,7 +244,7 @@ def test_the_checkout_keeps_its_own(monkeypatch: pytest.MonkeyPatch, folder: str
 
 
 def test_another_project_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Prevents: the data of several projects in one folder, that of a library."""
+    """Prevents: several projects store their data in one folder, which is the library's."""
     monkeypatch.chdir(tmp_path)
     assert data_dir() == tmp_path / "data"
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))

@@ -1,4 +1,4 @@
-"""What other projects may import: the names of the package, and some of its subpackages."""
+"""The names of the package and of some subpackages that other projects may import."""
 
 import ast
 import json
@@ -34,7 +34,7 @@ NAMES = {
     "resources_from_env",
     "send_batch",
 }
-# As docs/reference/stability.md lists them; all of what they name in `__all__` is public.
+# The subpackages of docs/reference/stability.md; all names in their `__all__` are public.
 SUBPACKAGES = {
     "tableau_pipeline.actions.batch",
     "tableau_pipeline.components",
@@ -43,7 +43,7 @@ SUBPACKAGES = {
     "tableau_pipeline.scripting",
     "tableau_pipeline.scripting.spark",
 }
-# Where pages imported public names from before the package had them; these places stay as well.
+# Places from which earlier pages imported public names; these imports must keep working.
 PLACES = {
     ("tableau_pipeline.components.loading", "load_definitions"),
     ("tableau_pipeline.core.snapshot", "Snapshot"),
@@ -55,32 +55,32 @@ HEAVY = {"dagster", "pandas", "pyarrow", "pydantic", "pyspark", "tableauhyperapi
 
 
 def test_the_names():
-    """Prevents: a public name that goes unnoticed, or one that is public by accident."""
+    """Prevents: a name becomes public or private by accident."""
     assert set(tableau_pipeline.__all__) == NAMES
     assert len(NAMES) <= 20
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_each_is_there(name: str):
-    """Prevents: a public name that moved within the package, and fails when it is first used."""
+    """Prevents: a public name moves within the package, and fails at its first use."""
     value = getattr(tableau_pipeline, name)
     assert name == "__version__" or value.__name__ == name
 
 
 @pytest.mark.parametrize(("module", "name"), sorted(PLACES))
 def test_former_places_have_the_same(module: str, name: str):
-    """Prevents: two classes of one name, of which a project gets the wrong one."""
+    """Prevents: a project imports a second class of the same name from a former place."""
     assert getattr(import_module(module), name) is getattr(tableau_pipeline, name)
 
 
 def test_an_unknown_name():
-    """Prevents: a mistyped name that imports as something, or ends in a loop."""
+    """Prevents: the import of a mistyped name succeeds, or ends in a loop."""
     with pytest.raises(AttributeError, match="'Datasource'"):
         _ = tableau_pipeline.Datasource
 
 
 def test_importing_it_loads_next_to_nothing():
-    """Prevents: seconds at each start of what only asks for the version."""
+    """Prevents: a program that needs only the version takes seconds to start."""
     program = (
         "import sys, json, tableau_pipeline; tableau_pipeline.__version__; "
         "print(json.dumps([each.partition('.')[0] for each in sys.modules]))"
@@ -90,7 +90,7 @@ def test_importing_it_loads_next_to_nothing():
 
 
 def test_pages_and_examples_import_what_is_public():
-    """Prevents: readers build on a name that the next release may move."""
+    """Prevents: pages and examples use a name that the next release may move."""
     found = {*imports()}
     assert len(found) > 10
     public = {("tableau_pipeline", name) for name in NAMES} | PLACES
@@ -100,7 +100,7 @@ def test_pages_and_examples_import_what_is_public():
 
 
 def names_of(module: str) -> set[str]:
-    """The public names of a module, by its `__all__` if it has one."""
+    """Return the public names of a module, from its `__all__` if it has one."""
     return {name for name in exported(module) if not name.startswith("_")}
 
 
@@ -112,7 +112,7 @@ def exported(module: str) -> list[str]:
 
 
 def imports() -> Iterator[tuple[str, str]]:
-    """What the code of pages and examples imports of the package, as (module, name)."""
+    """Yield the imports of the package in pages and examples, as (module, name)."""
     for text in texts():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -134,7 +134,7 @@ def texts() -> Iterator[str]:
 
 
 def blocks(path: Path) -> Iterator[str]:
-    """The statements of a page that import something: other code on it may be a fragment."""
+    """Yield the import statements of a page, whose other code may be a fragment."""
     lines = iter(path.read_text("utf-8").splitlines())
     for line in lines:
         if line.startswith(("from tableau_pipeline", "import tableau_pipeline")):

@@ -287,7 +287,7 @@ write_snapshot(frame, SnapshotStore(Path(sys.argv[1])), asset_key="flights", run
 @pytest.mark.long
 def test_files_on_the_disks_of_workers(tmp_path: Path):
     """Prevents: a run is green although workers have written its rows to their own disks."""
-    # The second of them is next to those of the workers, and empty to them.
+    # `lost` is next to the folders of the workers, and each worker sees an empty folder there.
     conf, lost = tmp_path / "conf", tmp_path / "cluster" / "lost"
     for folder in (conf, lost):
         folder.mkdir(parents=True)

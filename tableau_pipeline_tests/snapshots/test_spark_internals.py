@@ -1,4 +1,4 @@
-"""Each name of Spark's that no release promises, tried alone: an upgrade names what it broke."""
+"""One test for each private name of Spark that we use: an upgrade shows what it breaks."""
 
 import json
 import logging
@@ -18,18 +18,18 @@ from tableau_pipeline.snapshots import spark_internals as internals
 
 
 def test_a_jvm_that_runs(spark: SparkSession):
-    """Prevents: the start of a session starts a second JVM, or reads no configuration."""
+    """Prevents: a session starts a second JVM although one JVM is already running."""
     gateway = spark.sparkContext._gateway
     internals.start_jvm({"spark.app.name": "other"})
     assert spark.sparkContext._gateway is gateway
-    # As `end_jvm` needs it.
+    # `end_jvm` relies on the following properties.
     assert isinstance(gateway, JavaGateway)
     assert gateway.proc.poll() is None
     assert gateway.proc.stdin
 
 
 def test_messages_are_logged_once(spark: SparkSession, caplog: pytest.LogCaptureFixture):
-    """Prevents: 25 KB of JSON in the log of each run whose query has a mistake."""
+    """Prevents: a mistake in a query writes 25 KB of JSON to the log of a run."""
     internals.silence_repetitions()
     frame = spark.range(1)
     with pytest.raises(AnalysisException):
@@ -41,7 +41,7 @@ def test_messages_are_logged_once(spark: SparkSession, caplog: pytest.LogCapture
 
 @pytest.mark.slow
 def test_modules_go_with_tasks():
-    """Prevents: executors import a module that is not installed there."""
+    """Prevents: executors cannot import a module that is not installed there."""
     internals.ship_module(arrow_files)
     task = cloudpickle.dumps(arrow_files.open_store)
     assert b"from_url" in task
@@ -49,7 +49,7 @@ def test_modules_go_with_tasks():
 
 
 def test_names_of_folders(spark: SparkSession, tmp_path: Path):
-    """Prevents: partitions that are not found, as Spark writes their folders under other names."""
+    """Prevents: Spark names the folders of partitions differently, and readers miss the rows."""
     special = sorted(internals.ESCAPED - {"\x7f"})
     names = [*special, "plain", None]
     frame = spark.createDataFrame([(name, 1) for name in names], "name string, a int")
@@ -60,7 +60,7 @@ def test_names_of_folders(spark: SparkSession, tmp_path: Path):
 
 
 def test_schema_in_files(spark: SparkSession, tmp_path: Path):
-    """Prevents: a model that is read back has other types than it was written with."""
+    """Prevents: a model is read with other types than it was written with."""
     spark.range(1).coalesce(1).write.parquet(str(tmp_path / "rows"))
     (file,) = (tmp_path / "rows").glob("*.parquet")
     schema = (pq.read_metadata(file).metadata or {})[arrow_files.SPARK_SCHEMA]

@@ -1,4 +1,4 @@
-"""Versions in a store, what that asks of a disk or an object store, and which versions go."""
+"""Versions in a store, on a disk or as objects, and the collection of old versions."""
 
 import gc
 import json
@@ -37,7 +37,7 @@ from tableau_pipeline_tests.snapshots.support import store as stored
 
 
 def test_the_manifest_is_the_commit(store: SnapshotStore):
-    """Prevents: a version that is read while its files are still being written."""
+    """Prevents: a version is read while its files are still being written."""
     written(store, [None])
     assert store.newest("model") is None
     first = commit(store)
@@ -47,7 +47,7 @@ def test_the_manifest_is_the_commit(store: SnapshotStore):
 
 
 def test_the_number_decides_and_no_clock(store: SnapshotStore):
-    """Prevents: a worker whose clock is ahead that hides what others write after it."""
+    """Prevents: a version of a worker whose clock is ahead hides later versions."""
     ahead = commit(store)
     late = ahead.model_copy(update={"created_at": ahead.created_at + timedelta(minutes=3)})
     manifest(store, 1).write_text(late.manifest(), "utf-8")
@@ -58,7 +58,7 @@ def test_the_number_decides_and_no_clock(store: SnapshotStore):
 
 
 def test_a_version_is_never_overwritten(store: SnapshotStore):
-    """Prevents: two writers of one number, of which one is lost silently."""
+    """Prevents: two writers commit the same number, and one version is silently lost."""
     asked: list[tuple[int, int | None]] = []
     parts = written(store, ["mine"])
 
@@ -79,7 +79,7 @@ def test_a_version_is_never_overwritten(store: SnapshotStore):
 
 
 def test_a_year_of_hours_is_one_file(store: SnapshotStore):
-    """Prevents: a look at the partitions of a model that opens a file, or a folder, for each."""
+    """Prevents: a look at the partitions of a model opens a file or folder for each of them."""
     first = commit(store, "0")
     (part,) = first.parts
     hours = tuple(part.model_copy(update={"partition": f"{hour:04}"}) for hour in range(8_760))
@@ -91,7 +91,7 @@ def test_a_year_of_hours_is_one_file(store: SnapshotStore):
     assert found
     assert len(found.parts) == 8_760
     assert counting.calls == {"list": 1, "read": 1}
-    # A commit reads them once more.
+    # A commit needs one more list and one more read.
     commit(SnapshotStore(counting), "new")
     assert counting.calls == {"list": 2, "read": 2, "put": 2}
     assert manifest(store, 2).stat().st_size < 400 * 8_760
@@ -101,7 +101,7 @@ def test_a_year_of_hours_is_one_file(store: SnapshotStore):
     "below", ["sales/eu", "sales/versions", "sales/data", "sales/@versions", "sales/@data", "sal"]
 )
 def test_a_model_below_another_is_none_of_its_versions(store: SnapshotStore, below: str):
-    """Prevents: a model that passes for a version, or for the files, of another one."""
+    """Prevents: a model passes for a version or for files of another model."""
     commit(store, asset_key="sales", rows=1)
     commit(store, asset_key=below, rows=2)
     for key, expected in (("sales", 1), (below, 2)):
@@ -113,7 +113,7 @@ def test_a_model_below_another_is_none_of_its_versions(store: SnapshotStore, bel
 
 
 def test_folders_are_named_after_models(store: SnapshotStore):
-    """Prevents: models that share a folder, or that escape from the data directory."""
+    """Prevents: models share a folder, or a model is stored outside of the data directory."""
     keys = ["a/b", "a b", "a%20b", "a", "b", "ä.b", "[x]", "a\\b", "*", "a/../b", "a/./b", "@data"]
     for key in keys:
         commit(store, asset_key=key)
@@ -127,14 +127,14 @@ def test_folders_are_named_after_models(store: SnapshotStore):
 
 
 def test_the_newest_write_tells_whether_a_model_is_partitioned(store: SnapshotStore):
-    """Prevents: rows twice after a model was partitioned, or no longer is."""
+    """Prevents: rows appear twice after a model becomes partitioned or unpartitioned."""
     commit(store, "jan", "feb")
     assert rows(commit(store, rows=3)) == {None: 3}
     assert rows(commit(store, "feb")) == {"feb": 1}
 
 
 def test_parts_of_other_columns_say_so(store: SnapshotStore):
-    """Prevents: a column that is silently NULL, or missing, in the partitions of another age."""
+    """Prevents: a new column is silently NULL or missing in partitions of an earlier age."""
     one, two = (Column("id", "bigint"),), (Column("id", "bigint"), Column("n", "int"))
     commit(store, "jan", "feb", columns=one)
     widened = commit(store, "mar", columns=two)
@@ -151,7 +151,7 @@ def test_parts_of_other_columns_say_so(store: SnapshotStore):
 
 
 def test_an_unknown_manifest_is_not_half_understood(store: SnapshotStore):
-    """Prevents: a field of a later version, which changes the meaning, that is overlooked."""
+    """Prevents: a store ignores a field of a later release, which changes the meaning."""
     path = manifest(store, commit(store).number)
     content = json.loads(path.read_text("utf-8")) | {"deleted_rows": [1]}
     path.write_text(json.dumps(content), "utf-8")
@@ -161,7 +161,7 @@ def test_an_unknown_manifest_is_not_half_understood(store: SnapshotStore):
 
 
 def test_a_data_directory_may_move(spark: SparkSession, tmp_path: Path):
-    """Prevents: snapshots that are lost with the name of the folder they were written to."""
+    """Prevents: snapshots are lost when their data directory moves."""
     before = stored(spark.range(3), tmp_path / "old")
     shutil.move(tmp_path / "old", tmp_path / "new place")
     moved = newest(tmp_path / "new place")
@@ -172,7 +172,7 @@ def test_a_data_directory_may_move(spark: SparkSession, tmp_path: Path):
 
 
 def test_the_sum_of_partitions_keeps_their_algorithm(store: SnapshotStore):
-    """Prevents: hashes of an older algorithm that pass, once summed, for those of this one."""
+    """Prevents: sums of hashes of an older algorithm pass for sums of the current algorithm."""
     snapshot = commit(store, "a", "b")
     older = {"algorithm": "older"}
     parts = [
@@ -187,12 +187,12 @@ def test_the_sum_of_partitions_keeps_their_algorithm(store: SnapshotStore):
 
 
 def keys(storage: Storage, prefix: str = "") -> set[str]:
-    """Those with a content."""
+    """Return the keys of files, without the keys of folders."""
     return {entry.key for entry in storage.list(prefix) if not entry.is_folder}
 
 
 def test_what_exists_is_never_replaced(storage: Storage):
-    """Prevents: a version that is another one after a run has read it."""
+    """Prevents: a version changes after a run has read it."""
     assert storage.put("a/1", b"first")
     assert not storage.put("a/1", b"second")
     assert storage.read("a/1") == b"first"
@@ -200,7 +200,7 @@ def test_what_exists_is_never_replaced(storage: Storage):
 
 
 def test_one_of_many_wins(storage: Storage):
-    """Prevents: two writers that both believe to have the number."""
+    """Prevents: two writers both believe that they have committed a number."""
     together = Barrier(20)
 
     def put(number: int) -> bool:
@@ -215,7 +215,7 @@ def test_one_of_many_wins(storage: Storage):
 
 
 def test_keys_are_listed_by_their_beginning(storage: Storage):
-    """Prevents: a model that shows up among the versions of another, or one that is overlooked."""
+    """Prevents: a listing of one model includes entries of another model, or misses entries."""
     for key in ("a/v-1/x/y", "a/v-2", "a/w", "ab", "%2E/@v"):
         storage.put(key, b"")
     for prefix, found in {
@@ -230,7 +230,7 @@ def test_keys_are_listed_by_their_beginning(storage: Storage):
 
 
 def test_what_is_deleted_is_gone(storage: Storage):
-    """Prevents: a key that two collections each believe to have removed."""
+    """Prevents: two collections both believe that they have removed a key."""
     storage.put("a/b/1", b"")
     assert [storage.delete("a/b/1") for _ in range(2)] == [True, False]
     assert storage.read("a/b/1") is None
@@ -239,7 +239,7 @@ def test_what_is_deleted_is_gone(storage: Storage):
 
 
 def test_a_folder_goes_once_it_is_empty(tmp_path: Path):
-    """Prevents: empty folders for ever on the disk, or a full one that is removed."""
+    """Prevents: empty folders stay on the disk for ever, or a full folder is removed."""
     storage = LocalStorage(tmp_path)
     storage.put("a/b/1", b"")
     assert {entry.key for entry in storage.list("a/")} == {"a/", "a/b/", "a/b/1"}
@@ -249,7 +249,7 @@ def test_a_folder_goes_once_it_is_empty(tmp_path: Path):
 
 
 def test_a_network_file_system_repeats_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a version that is stored twice, as the answer to its first link was lost."""
+    """Prevents: a network file system repeats a call, and a successful write counts as failed."""
     link = os.link
 
     def repeated(*paths: Path) -> None:
@@ -264,19 +264,19 @@ def test_a_network_file_system_repeats_a_call(tmp_path: Path, monkeypatch: pytes
 
 
 def test_versions_need_nothing_else(storage: Storage):
-    """Prevents: a manifest that is read or removed past the storage, where there is no disk."""
+    """Prevents: code reads or removes manifests as files, which an object store does not have."""
     store = SnapshotStore(storage)
     commit(store, "jan", "feb")
     last = commit(store, "feb", rows=2)
     assert rows(store.newest("model")) == {"feb": 2, "jan": 1}
     assert collect(store, keep_days=-1, referenced=()) == [("model", 1)]
     assert (store.numbers("model"), store.newest("model")) == ([2], last)
-    # A manifest, and the files of both partitions.
+    # One manifest and the files of two partitions remain.
     assert len(keys(storage)) == 3
 
 
 def collected(store: SnapshotStore, *referenced: int) -> list[int]:
-    """Collect what is older than 14 days; the numbers that went."""
+    """Collect versions older than 14 days, and return the numbers of the removed versions."""
     needed = {("model", number) for number in referenced}
     return [number for _, number in collect(store, keep_days=14, referenced=needed)]
 
@@ -298,7 +298,7 @@ def files(store: SnapshotStore) -> set[str]:
 
 @pytest.mark.parametrize(("days", "left"), [(13, [1, 2]), (15, [2])])
 def test_who_reads_it_has_the_time_to_end(store: SnapshotStore, days: float, left: list[int]):
-    """Prevents: files gone below a run that loaded the model just before it was written again."""
+    """Prevents: a collection deletes the files of a version that a run has just loaded."""
     commit(store)
     days_pass(store, 365)
     commit(store)
@@ -309,7 +309,7 @@ def test_who_reads_it_has_the_time_to_end(store: SnapshotStore, days: float, lef
 
 
 def test_every_model_is_looked_at(store: SnapshotStore):
-    """Prevents: versions of models that feed no data source themselves, for ever on the disk."""
+    """Prevents: old versions of models that no data source publishes stay for ever."""
     models = ["area/raw", "area", "feed"]
     for model in models:
         for _ in range(2):
@@ -321,7 +321,7 @@ def test_every_model_is_looked_at(store: SnapshotStore):
 
 
 def test_what_a_killed_write_left_goes(store: SnapshotStore):
-    """Prevents: the files of killed runs for ever on the disk, or those of a running one gone."""
+    """Prevents: files of killed runs stay for ever, or a collection deletes files in use."""
     commit(store, "jan")
     (dead,) = written(store, ["jan"])
     empty = store.folder("model").path / store.new_folder()
@@ -331,7 +331,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
     torn.touch()
     days_pass(store)
     (alive,) = written(store, ["feb"])
-    # Spark keeps what is not finished in folders of its own.
+    # Spark keeps unfinished files in folders of its own.
     slow = store.folder("model").path / store.new_folder()
     (slow / "_temporary" / "0").mkdir(parents=True)
     (slow / "old").touch()
@@ -349,8 +349,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
 
 
 def test_what_is_not_expired_or_not_ours_stays(store: SnapshotStore):
-    """Prevents: a collection that goes beyond what is ours, or Spark that no longer notices a
-    damaged file, because its checksum was removed."""
+    """Prevents: a collection deletes files of others, or a checksum that Spark still needs."""
     commit(store)
     foreign = store.folder("model").path / "v-old" / "notes.txt"
     foreign.parent.mkdir()
@@ -368,7 +367,7 @@ def test_what_is_not_expired_or_not_ours_stays(store: SnapshotStore):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_everything_of_a_model_with_a_damaged_manifest_stays(store: SnapshotStore, number: int):
-    """Prevents: files gone that a manifest names which cannot be read, or the others for ever."""
+    """Prevents: a collection deletes files of a damaged manifest, or stops for all models."""
     for model in ("model", "other"):
         for _ in range(3):
             commit(store, asset_key=model)
@@ -393,7 +392,7 @@ def test_everything_of_a_model_with_a_damaged_manifest_stays(store: SnapshotStor
 
 
 def test_one_listing_is_enough(tmp_path: Path):
-    """Prevents: requests for each of many models, after each of many data sources."""
+    """Prevents: a collection sends requests for each of many models after each data source."""
     counting = CountingStorage(LocalStorage(tmp_path))
     store, models = SnapshotStore(counting), [f"model {number}" for number in range(20)]
     for model in models:
@@ -405,23 +404,23 @@ def test_one_listing_is_enough(tmp_path: Path):
     counting.calls.clear()
     gone = collect(store, keep_days=14, referenced=())
     assert set(gone) == {(model, number) for model in models for number in (1, 2, 3)}
-    # Each manifest is read once; then those that were replaced go with their files and folders.
+    # The collection reads each manifest once, and removes replaced versions with their folders.
     assert counting.calls["list"] == 1
     assert counting.calls["read"] == 20 * 4 + 5
     counting.calls.clear()
     assert collect(store, keep_days=14, referenced=()) == []
-    # Where the newest manifest names all old files, the others need not be read.
+    # If the newest manifest names all old files, the collection skips the other manifests.
     assert counting.calls == {"put": 1, "list": 1, "read": 15 + 2 * 5, "delete": 1}
 
 
 def test_the_first_step_of_a_run(storage: Storage):
-    """Prevents: in an object store, each step of a run counts as its first."""
+    """Prevents: in an object store, each step of a run counts as the first step."""
     store = SnapshotStore(storage)
     assert [is_first(store, run) for run in ("one", "one", "two")] == [True, False, True]
 
 
 def test_only_the_first_step_of_a_run_collects(store: SnapshotStore):
-    """Prevents: a listing of all snapshots after each data source of a run of many."""
+    """Prevents: a run of many data sources lists all snapshots after each data source."""
     runs = ["one", "two", "one", "one"]
     with ThreadPoolExecutor(4) as executor:
         assert sum(executor.map(lambda run: is_first(store, run), runs)) == 2
@@ -430,7 +429,7 @@ def test_only_the_first_step_of_a_run_collects(store: SnapshotStore):
     days_pass(store, 0.9)
     collected(store)
     assert not is_first(store, "one")
-    # A run that takes longer may collect once more.
+    # A run that takes more than a day may collect again.
     days_pass(store, 0.2)
     collected(store)
     assert [entry.key for entry in store.storage.list("@runs/")] == ["@runs/"]
@@ -439,7 +438,7 @@ def test_only_the_first_step_of_a_run_collects(store: SnapshotStore):
 def test_a_clock_that_is_ahead_removes_nothing(
     store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: snapshots that are young by the disk's clock, gone by that of one worker."""
+    """Prevents: a worker whose clock is ahead deletes snapshots that are young."""
     commit(store)
     commit(store)
     monkeypatch.setattr("time.time", lambda: 10.0**11)
@@ -447,7 +446,7 @@ def test_a_clock_that_is_ahead_removes_nothing(
 
 
 def test_two_at_once_and_a_writer(store: SnapshotStore):
-    """Prevents: a failure, or a version that loses files, because others are at it as well."""
+    """Prevents: simultaneous collections and writes fail, or a version loses files."""
     for number in range(20):
         commit(store, "jan", *(str(day) for day in range(number % 7)))
         days_pass(store, 2)
@@ -482,7 +481,7 @@ WRITES = st.lists(
 def test_every_version_is_whole_whenever_it_is_killed(
     writes: list[tuple[str, set[str], bool]], kill_after: int, last_days: int
 ):
-    """Prevents: a model that reads otherwise after a collection, or a base without its files."""
+    """Prevents: a killed collection changes the newest version, or deletes files in use."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         store, referenced = SnapshotStore(Path(folder)), []
         for kind, partitions, is_referenced in writes:
@@ -519,7 +518,7 @@ def test_every_version_is_whole_whenever_it_is_killed(
 
 
 def _killed(calls: int):
-    """A removal that does not come to its end, after so many that did."""
+    """Return a function that removes so many files, and then raises KilledError."""
     unlink, left = Path.unlink, [calls]
 
     def killed(path: Path, *, missing_ok: bool = False) -> None:

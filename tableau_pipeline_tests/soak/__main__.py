@@ -1,4 +1,4 @@
-"""`make soak`: nights of many data sources, with analysts, faults and a kill each."""
+"""`make soak`: refresh many data sources for many nights, with edits, faults and kills."""
 
 import argparse
 import shutil
@@ -14,14 +14,14 @@ from tableau_pipeline_tests.soak.figures import Night, draw, save
 from tableau_pipeline_tests.soak.nights import Nights
 from tableau_pipeline_tests.soak.project import Lake, write_project
 
-# A night stands for a day and takes a minute or more, but no run of it takes so long.
+# A simulated night takes minutes, so runs are kept for minutes. No run takes 20 minutes.
 _KEEP_DAYS = 20 / (24 * 60)
 
 
 def main() -> int:
-    """Return 0 if every data source was equal to the lake after each night."""
+    """Return 0 on success, 1 after a difference or an error, and 130 after an interrupt."""
     chosen = _arguments()
-    # As Ctrl-C does, both end what was started.
+    # Both signals raise KeyboardInterrupt, which ends all processes that the soak has started.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     folder = (chosen.folder or Path(mkdtemp(prefix="soak-"))).absolute()
@@ -50,7 +50,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _soak(chosen: argparse.Namespace, folder: Path) -> None:
-    """Let nights pass, and write their figures after each."""
+    """Let nights pass, and write all figures after each night."""
     passed, until = list[Night](), time.monotonic() + 60 * chosen.minutes
     count = chosen.data_sources
     lake = Lake(folder / "lake", count)

@@ -1,4 +1,4 @@
-"""The processes of a deployment: what they take, and how they are lost."""
+"""The processes of a deployment: their start, their end and their use of resources."""
 
 import os
 import sys
@@ -19,9 +19,9 @@ from tableau_pipeline_tests.soak.people import Server
 from tableau_pipeline_tests.soak.project import PACKAGE
 
 LOCATION = "soak"
-# Those of the person who starts it.
+# Prefixes of the user's own variables, which the deployment must not inherit.
 _OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "SPARK_", "TABLEAU_")
-# Dagster looks after runs every two minutes, too late for a night of one.
+# Dagster checks runs every two minutes, which is too late for a night of one minute.
 _MONITORING_SECONDS = 10
 
 
@@ -65,7 +65,7 @@ class Deployment:
 
     @contextmanager
     def running(self) -> Iterator[dg.DagsterInstance]:
-        """Run all for as long as the block; yield Dagster's history as one more host sees it."""
+        """Run all processes during the block; yield Dagster's instance, as on another host."""
         os.environ.update(self._environment)
         try:
             with self._stack, dg.DagsterInstance.get() as instance:
@@ -74,7 +74,7 @@ class Deployment:
                 until(self.web.answers, seconds=60, what="the web server should answer")
                 yield instance
         finally:
-            # Runs outlive their code server.
+            # Runs can outlive their code server.
             for process in self._here():
                 process.kill()
 
@@ -94,7 +94,7 @@ class Deployment:
         self._processes[name] = psutil.Process(process.pid)
 
     def kill(self, name: str) -> bool:
-        """Kill the process `daemon` or `code` and start it again, or a `run`; False without one."""
+        """Kill and restart `daemon` or `code`, or kill a `run`; return False if no run exists."""
         if name != "run":
             self._processes[name].kill()
             self._processes[name].wait()
@@ -106,7 +106,7 @@ class Deployment:
         return bool(runs)
 
     def takes(self) -> dict[str, tuple[float, int]]:
-        """The MB of resident memory and the descriptors of each process that goes on."""
+        """Return the MB of resident memory and the descriptors of each permanent process."""
         processes = {**self._processes, "sandbox": self._sandbox()}
         return {
             name: (process.memory_info().rss / 1e6, process.num_fds())
@@ -114,7 +114,7 @@ class Deployment:
         }
 
     def count(self) -> int:
-        """The processes of the deployment, without those of the servers around it."""
+        """Return the number of processes of Dagster and its runs, without the other servers."""
         return len([*self._here()])
 
     def _here(self) -> Iterator[psutil.Process]:
@@ -133,7 +133,7 @@ class Deployment:
 
 
 def _is_run(process: psutil.Process) -> bool:
-    """Whether a process of Dagster is that of a run, which its code server has spawned."""
+    """Return whether a process is a run, which Dagster's code server has spawned."""
     try:
         words = " ".join(process.cmdline())
         return "spawn_main" in words and process.parent() is not None
@@ -142,7 +142,7 @@ def _is_run(process: psutil.Process) -> bool:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """The variables of all processes."""
+    """Return the environment variables of all processes of the deployment."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(_OTHERS)}
     path = os.pathsep.join([str(folder / "project"), str(ROOT)])
     return {
@@ -157,7 +157,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def deployment(folder: Path) -> Iterator[tuple[Deployment, dg.DagsterInstance]]:
-    """Start everything over the project in a folder; end it with the block."""
+    """Start all servers and the deployment of the project in `folder`; stop them with the block."""
     with ExitStack() as stack:
         store = stack.enter_context(S3Server(folder / "s3").running())
         postgresql = stack.enter_context(running_postgresql())

@@ -1,4 +1,4 @@
-"""The figures of nights, as a file and as a plot."""
+"""The figures of nights: a JSON file and a plot."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,19 +9,21 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Night:
-    """What one night took.
+    """The figures of one night.
 
     Attributes:
-        seconds: from new rows to the last data source that has them.
-        killed: what was killed.
-        faults: how many have hit a call or a job.
-        by_hand: how often data sources that had failed were refreshed by hand.
-        runs: of Dagster; so many of them `failed`, and so many were restarted for dead ones.
-        load: of the machine over five minutes, with all that others run on it.
-        processes: of Dagster, Spark and hyperd, when no run is left.
+        seconds: the time from new rows until all data sources have them.
+        killed: the name of the killed process.
+        faults: how many faults have hit a call or a job.
+        by_hand: how often data sources were refreshed by hand after a failure.
+        runs: how many runs Dagster has started.
+        failed: how many runs have failed.
+        retried: how many runs Dagster has started for dead runs.
+        load: the load of the whole machine over five minutes.
+        processes: how many processes remain when all runs have ended.
         memory: MB of resident memory, by process.
-        descriptors: by process.
-        disk: MB, by what they are of.
+        descriptors: open descriptors, by process.
+        disk: MB on the disk, by kind of data.
     """
 
     number: int
@@ -40,7 +42,7 @@ class Night:
     disk: dict[str, float]
 
     def line(self) -> str:
-        """All of it in a line."""
+        """Return all figures as text."""
         memory = ", ".join(f"{name} {value:.0f}" for name, value in self.memory.items())
         open_ = ", ".join(f"{name} {value}" for name, value in self.descriptors.items())
         disk = ", ".join(f"{name} {value:.1f}" for name, value in self.disk.items())
@@ -64,7 +66,7 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _GAP = 520, 90, 60, 130, 50
 
 
 def draw(file: Path, nights: Sequence[Night]) -> None:
-    """Write a plot of what must not grow: a panel for each unit, a line for each process."""
+    """Plot the figures that must not grow: a panel for each unit, a line for each process."""
     panels: dict[str, dict[str, list[float]]] = {
         "seconds": {"a night": [night.seconds for night in nights]},
         "MB of memory": _by_name([night.memory for night in nights]),
@@ -90,7 +92,7 @@ def _by_name(values: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 
 def _panel(name: str, lines: Mapping[str, Sequence[float]], *, top: float) -> str:
-    """Draw lines over the nights, from zero to the largest value; each is named at its end."""
+    """Return a panel: lines from zero to the largest value, with their names at the right."""
     largest, right = max(map(max, lines.values())), _LEFT + _WIDTH
     found = [
         f'<text x="{_LEFT}" y="{top - 10}" font-weight="600" fill="#0f172a">{name}</text>',
@@ -98,7 +100,7 @@ def _panel(name: str, lines: Mapping[str, Sequence[float]], *, top: float) -> st
         f'<text x="{_LEFT - 6}" y="{top + 6}" text-anchor="end">{largest:.0f}</text>',
         f'<text x="{_LEFT - 6}" y="{top + _HEIGHT}" text-anchor="end">0</text>',
     ]
-    # Names of lines that end close to each other would overlap: they stand in their order.
+    # Sort the names by their last values, since names next to close lines would overlap.
     ends = sorted(lines, key=lambda each: -lines[each][-1])
     for color, (each, values) in zip(_COLORS, lines.items(), strict=False):
         step = _WIDTH / max(1, len(values) - 1)

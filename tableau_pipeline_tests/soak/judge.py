@@ -1,4 +1,4 @@
-"""Is what is published what the lake holds?"""
+"""The comparison of published rows with the rows of the lake."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from tableau_pipeline_tests.soak.people import Server
 
 
 def differences(server: Server, wanted: Mapping[str, pa.Table]) -> list[str]:
-    """Return a phrase for each data source whose rows are not these; [] if all are equal."""
+    """Return a phrase for each data source whose rows differ from the wanted rows."""
     with session(server) as site:
         found = []
         for name, rows in wanted.items():

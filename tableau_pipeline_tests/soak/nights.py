@@ -1,4 +1,4 @@
-"""Let nights pass on a deployment: disturb each one, and measure what it took."""
+"""Nights on a deployment: edits, faults and kills during each night, and its figures."""
 
 import os
 import runpy
@@ -26,17 +26,18 @@ from tableau_pipeline_tests.soak.project import (
 
 _EXAMPLE = runpy.run_path(str(ROOT / "examples" / "delete_old_runs.py"))
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status.value not in ENDED]
-# So many seconds without a run mean that nothing will start by itself: few after a failure, because
-# the sensor does not retry a refresh for half an hour; more for all else, on a busy machine.
+# After so many seconds without a run, no trigger will start one. The wait is short after a failure,
+# because the sensor retries a refresh only after half an hour. The usual wait is longer, since the
+# machine is busy.
 _IDLE_AFTER_FAILURE, _IDLE = 30, 180
 _NIGHT_SECONDS = 1800
 _BY_HAND = 4
-# The earliest and the latest kill, in seconds: the daemon needs some time to notice a new night.
+# The first and the last second of a kill: the daemon needs time to notice a new night.
 _BEFORE_A_KILL = (5.0, 60.0)
 
 
 class Nights:
-    """Lets nights pass on a deployment."""
+    """Lets nights pass on a deployment, and disturbs them."""
 
     def __init__(
         self, running: Deployment, instance: dg.DagsterInstance, lake: Lake, chance: Random
@@ -47,7 +48,7 @@ class Nights:
         """Let a night pass, and return its figures.
 
         Raises:
-            AssertionError: runs do not end, data sources stay behind, or rows differ.
+            AssertionError: if runs do not end, data sources stay out of date, or rows differ.
         """
         began, started = datetime.now(UTC), time.monotonic()
         if number:
@@ -67,11 +68,11 @@ class Nights:
         )
 
     def forget_runs(self, *, before: datetime) -> None:
-        """Delete the runs of earlier nights, as `docs/how-to/deployment.md` advises."""
+        """Delete the runs before a time, as `docs/how-to/deployment.md` advises."""
         _EXAMPLE["delete_runs"](self._instance, before=before)
 
     def _kill(self, number: int, began: datetime) -> str:
-        """Kill a process at some moment of the night; return which one."""
+        """Kill a process at a random moment of the night, and return its name."""
         name = ("code", "run", "daemon")[number % 3]
         time.sleep(self._chance.uniform(*_BEFORE_A_KILL))
         if name != "run":
@@ -87,7 +88,7 @@ class Nights:
         """Wait until each data source is newer than its model of this night.
 
         Returns:
-            how often this had to start a refresh, because nothing else started it.
+            how often the method had to start a refresh that no trigger has started.
         """
         deadline, by_hand, last_run = time.monotonic() + _NIGHT_SECONDS, 0, time.monotonic()
         while time.monotonic() < deadline:
@@ -106,7 +107,7 @@ class Nights:
         raise AssertionError(f"The night did not end; behind are {self._behind(began)}")
 
     def _behind(self, began: datetime) -> list[str]:
-        """The models without a run this night, and the data sources older than their models."""
+        """Return the models without a run this night, and the assets older than their models."""
         found = []
         for table in self._lake.rows:
             model, datasource = self._at(model_of(table)), self._at(key_of(table))
@@ -117,7 +118,7 @@ class Nights:
         return found
 
     def _at(self, key: str) -> float:
-        """When an asset was last materialized, in seconds since 1970; 0 if never."""
+        """Return the time of an asset's last materialization, in seconds since 1970, or 0."""
         event = self._instance.get_latest_materialization_event(dg.AssetKey(key))
         return event.timestamp if event else 0
 
@@ -151,5 +152,5 @@ class Nights:
 
 
 def _size(folder: Path) -> float:
-    """The MB of the files in a folder."""
+    """Return the MB of the files in a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6

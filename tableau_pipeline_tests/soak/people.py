@@ -1,4 +1,4 @@
-"""What analysts do on the server, and what its network does, each night."""
+"""Edits by analysts on the server, and faults of its network, for each night."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ _FAULTS: tuple[dict[str, Any], ...] = (
     {"kind": "fail_job", "notes": "Out of memory."},
 )
 _OWN_ROWS = "SELECT 1::BIGINT AS order_id, 1::BIGINT AS amount, 'Here'::TEXT AS place"
-# A refresh takes some 15 calls, one of them a job.
+# A refresh sends about 15 calls and starts one job; smaller numbers let the faults hit.
 _CALLS, _JOBS = 12, 0.6
 
 
 @dataclass(frozen=True)
 class Server:
-    """A sandbox in another process, with its administrator.
+    """A sandbox in another process, with the credentials of its administrator.
 
     Attributes:
-        url: its address; it was started with `--control`.
+        url: the address of the sandbox, which runs with `--control`.
     """
 
     url: str
@@ -44,7 +44,7 @@ class Server:
     password: str = "admin"
 
     def arm(self, chance: Random, datasources: int) -> None:
-        """Arm as many faults as there are tens of data sources, but at least one."""
+        """Arm a fault for every ten data sources, but at least one fault."""
         for fault in chance.choices(_FAULTS, k=max(1, datasources // 10)):
             among = _JOBS if fault["kind"] == "fail_job" else _CALLS
             nth = chance.randint(1, max(1, int(among * datasources)))
@@ -58,7 +58,7 @@ class Server:
 
 
 def edit(server: Server, chance: Random, lake: Lake) -> None:
-    """Let analysts do each of their deeds to another data source."""
+    """Let analysts make each kind of edit on a different data source."""
     for deed, number in zip(_DEEDS, chance.sample([*lake.rows], len(_DEEDS)), strict=True):
         deed(server, name_of(number))
 
@@ -76,7 +76,7 @@ def _certifies(server: Server, name: str) -> None:
 
 
 def _overwrites(server: Server, name: str) -> None:
-    """Publish fewer rows over it."""
+    """Publish fewer rows over a data source."""
     with session(server) as site, TemporaryDirectory() as folder:
         (item,) = site.tsc.datasources.filter(name=name)
         file = Path(folder) / "own.hyper"

@@ -1,4 +1,4 @@
-"""A user's project: small models of files in a lake, each the one table of a data source."""
+"""A user's project: each data source has one table, whose model reads a file of a lake."""
 
 from pathlib import Path
 from random import Random
@@ -27,7 +27,7 @@ directory_type = "project"
 [tool.dg.project]
 root_module = "{PACKAGE}"
 """
-# Without Spark, whose start would take most of a night.
+# The models do not need Spark, whose start would take most of a night.
 _MODELS = '''
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,7 +80,7 @@ attributes:
   in_process: true
   keep_days: {keep_days}
 """
-# Two policies and two ways to deliver; small files would grow too much by the first update.
+# The data sources differ in policy and in delivery. A large `growth` lets small files take updates.
 _DECLARATION = """
 type: tableau_pipeline.components.PublishedDatasource
 
@@ -98,7 +98,7 @@ attributes:
 
 
 def name_of(number: int) -> str:
-    """The name of a data source; its key is `key_of` this number."""
+    """Return the name of a data source, whose key is `key_of(number)`."""
     return f"Shop {number}"
 
 
@@ -111,7 +111,7 @@ def model_of(number: int) -> str:
 
 
 def assets_of(number: int) -> list[str]:
-    """What its refresh makes."""
+    """Return the assets that a refresh of a data source makes."""
     return [key_of(number), f"{key_of(number)}_extract"]
 
 
@@ -142,7 +142,7 @@ class Lake:
     """The files that the models read.
 
     Attributes:
-        rows: those of each model, by its number.
+        rows: the rows of each model, by the number of the model.
     """
 
     def __init__(self, folder: Path, count: int) -> None:
@@ -153,15 +153,15 @@ class Lake:
             self._store(number)
 
     def change(self, chance: Random, night: int) -> None:
-        """Update, insert and delete rows of three models in four."""
+        """Update, insert and delete rows of about three models in four."""
         for number in self.rows:
             if chance.random() < 0.75:
                 self.rows[number] = _changed(self.rows[number], chance, night)
                 self._store(number)
 
     def begin(self, night: int) -> None:
-        """Let the models follow."""
-        # A sensor that reads it in between would find half of it.
+        """Announce a new night, so that the sensor runs the models."""
+        # The rename keeps the sensor from reading half of the file.
         whole = self._folder / "night.new"
         whole.write_text(str(night))
         whole.rename(self._folder / "night")
@@ -182,7 +182,7 @@ def _orders(ids: range, *, amount: int) -> pa.Table:
 
 
 def _changed(rows: pa.Table, chance: Random, night: int) -> pa.Table:
-    """One row in a hundred has another amount, twenty are gone, and twenty are new."""
+    """Change one row in a hundred, remove twenty rows and add twenty new rows."""
     ids = rows["order_id"].to_pylist()
     gone = pa.array(chance.sample(ids, 20), pa.int64())
     kept = rows.filter(pc.invert(pc.is_in(rows["order_id"], value_set=gone)))

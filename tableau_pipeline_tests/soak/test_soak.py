@@ -1,4 +1,4 @@
-"""The judge of the soak, which must be able to find something."""
+"""The judge of the soak must find differences."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tableau_sandbox.testing import Sandbox
 
 
 def publish(lake: Lake, folder: Path) -> None:
-    """Publish each model's rows, as they are now."""
+    """Publish the current rows of each model."""
     for number, rows in lake.rows.items():
         file = folder / f"{number}.parquet"
         pq.write_table(rows, file)
@@ -26,7 +26,7 @@ def publish(lake: Lake, folder: Path) -> None:
 def test_rows_that_differ(
     tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a soak that is green whatever is published."""
+    """Prevents: a soak is green although published rows differ."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path / "data"))
     lake = Lake(tmp_path / "lake", 4)
     publish(lake, tmp_path)
