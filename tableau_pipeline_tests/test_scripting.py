@@ -1,4 +1,4 @@
-"""Refreshes from scripts, and the names that these may rely on."""
+"""Refreshes from scripts, and the public names that scripts may use."""
 
 import logging
 import os
@@ -61,11 +61,11 @@ class Script:
 
     @property
     def journal(self) -> StoredJournal:
-        """The records, as a script of their own sees them."""
+        """The journal of the data source, as a script reads it."""
         return script_journal(self.data / "journal", self.declaration.key)
 
     def newest_record(self) -> Path:
-        """The file of the newest record."""
+        """Return the file of the newest record."""
         return max((self.data / "journal").rglob("[0-9]*.json"))
 
     def model(self, rows: int = 8) -> None:
@@ -91,14 +91,14 @@ class Script:
 
 @pytest.fixture
 def script(tableau_sandbox: Sandbox, tmp_path: Path) -> Script:
-    """A script whose model has content."""
+    """Return a script whose model has rows."""
     made = Script(tableau_sandbox, tmp_path)
     made.model()
     return made
 
 
 def wrong(sandbox: Sandbox, declaration: Declaration, snapshots: Path) -> list[str]:
-    """In what the published data source differs from its models."""
+    """Return the differences between the published data source and its models."""
     store = SnapshotStore(snapshots)
     models = {model: found for model in declaration.models if (found := store.newest(model))}
     return differences_on(sandbox, declaration, models)
@@ -106,7 +106,7 @@ def wrong(sandbox: Sandbox, declaration: Declaration, snapshots: Path) -> list[s
 
 @pytest.mark.slow
 def test_the_example(spark: SparkSession, tableau_sandbox: Sandbox, tmp_path: Path):
-    # Prevents: an example that does not run, or that publishes other rows than those of its file.
+    # Prevents: an example does not run, or publishes other rows than the rows of its file.
     example = runpy.run_path(str(EXAMPLE))
     csv, data = tmp_path / "orders.csv", tmp_path / "data"
     decisions = []
@@ -126,7 +126,7 @@ def test_the_example(spark: SparkSession, tableau_sandbox: Sandbox, tmp_path: Pa
 def test_the_example_says_what_is_wrong(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    # Prevents: a stack trace in cron's mail where a sentence would do; an error that passes for 0.
+    # Prevents: cron's mail shows a stack trace, or a failed script exits with status 0.
     monkeypatch.setenv("TABLEAU_SERVER_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("TABLEAU_TOKEN_NAME", "pipeline")
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "secret")
@@ -143,7 +143,8 @@ def test_the_example_says_what_is_wrong(
 
 @pytest.mark.slow
 def test_neither_dagster_nor_spark_is_needed():
-    # Prevents: seconds for libraries that a refresh has no use for, or their absence ending it.
+    # Prevents: a refresh takes seconds to load libraries that it does not need, or fails without
+    # them.
     program = (
         "import sys, tableau_pipeline.scripting, tableau_pipeline.publishing.site\n"
         "print({'dagster', 'pyspark'} & set(sys.modules))"
@@ -153,7 +154,7 @@ def test_neither_dagster_nor_spark_is_needed():
 
 
 def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.MonkeyPatch):
-    # Prevents: a script in another folder that knows nothing of what it published before.
+    # Prevents: a script that runs in another folder does not find its own records.
     monkeypatch.chdir(script.data)
     here = Path()
     first = script.run(snapshots=here / "snapshots", journal=here / "journal", folder=here)
@@ -169,14 +170,14 @@ def test_what_was_published_is_remembered(script: Script, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("use", [scripting.plan, scripting.build])
 def test_what_was_not_published_is_not_remembered(script: Script, use: Callable[..., Any]):
-    # Prevents: a plan after which the refresh finds nothing to do.
+    # Prevents: a plan or a build is recorded, and the refresh finds nothing to do.
     script.run(use=use)
     assert not (script.data / "journal").exists()
     assert isinstance(script.run().plan, Publish)
 
 
 def refresh_until_killed(script: Script) -> None:
-    """Refresh, and die before the first look at the job."""
+    """Refresh, and kill this process before its first question about the job."""
 
     @contextmanager
     def server() -> Generator[At]:
@@ -188,8 +189,7 @@ def refresh_until_killed(script: Script) -> None:
 
 @pytest.mark.slow
 def test_a_killed_script_holds_off_no_other(script: Script):
-    """Prevents: what a killed script has sent is sent again as a twin, or nothing is sent after it
-    until somebody removes its claim."""
+    """Prevents: rows of a killed script are sent twice, or its claim blocks all other scripts."""
     sandbox: Any = script.sandbox
     sandbox = SimpleNamespace(url=sandbox.url, user=sandbox.user, password=sandbox.password)
     doomed = Script(sandbox, script.data)
@@ -205,7 +205,7 @@ def test_a_killed_script_holds_off_no_other(script: Script):
 
 @pytest.mark.slow
 def test_damaged_records_are_refused(script: Script):
-    """Prevents: a damaged journal that passes for a first refresh; advice that does not help."""
+    """Prevents: a damaged journal passes for an empty one, or a refusal gives useless advice."""
     script.run()
     newest = script.newest_record()
     for content in (b"", b"{}", b"null", b'{"format": 5, "record": {', b"\xff\x00"):
@@ -222,7 +222,7 @@ def test_damaged_records_are_refused(script: Script):
 
 @pytest.mark.parametrize("use", [refresh, scripting.plan, scripting.build])
 def test_the_file_of_an_earlier_release_is_refused(script: Script, use: Callable[..., Any]):
-    """Prevents: a stack trace after an upgrade; somebody's file that is overwritten."""
+    """Prevents: after an upgrade, a script shows a stack trace or overwrites a user's file."""
     former = script.data / "flights.json"
     former.write_text('{"format": 4}', "utf-8")
     with pytest.raises(RefusedError, match=r"flights\.json is a file, .* accept: \[takeover\]"):
@@ -233,8 +233,7 @@ def test_the_file_of_an_earlier_release_is_refused(script: Script, use: Callable
 def test_scripts_wait_for_each_other(
     script: Script, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    """Prevents: two scripts that cron has begun send at once; one waits for ever behind one that
-    hangs, and no message says which."""
+    """Prevents: two scripts send at once, or a script waits for ever without a message."""
     caplog.set_level(logging.INFO, "tableau_pipeline")
     monkeypatch.setattr(claim, "_PAUSE", (0.01, 0.1))
     me = f"process {os.getpid()} on "
@@ -254,8 +253,7 @@ def test_scripts_wait_for_each_other(
 
 
 def test_other_data_sources_do_not_wait(script: Script):
-    """Prevents: all data sources queue up behind the largest; records of a key below another key
-    that pass for those of it."""
+    """Prevents: a script for `sales/eu` waits for a refresh of `sales`, or uses its records."""
     running = Claim(refresh=1, owner=script.journal.owner)
     script.journal.append(lambda _: running, after=script.journal.history())
     other = replace(script.declaration, key=f"{script.declaration.key}/eu", name="Flights EU")
@@ -266,7 +264,7 @@ def test_other_data_sources_do_not_wait(script: Script):
 
 @pytest.fixture
 def in_dagster(script: Script, monkeypatch: pytest.MonkeyPatch) -> Generator[Location]:
-    """The project in whose data folder the script works."""
+    """Yield the Dagster project whose data folder the script uses."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(script.data))
     with dg.instance_for_test() as instance:
         yield Location(script.sandbox, script.data / "snapshots", instance)
@@ -274,8 +272,7 @@ def in_dagster(script: Script, monkeypatch: pytest.MonkeyPatch) -> Generator[Loc
 
 @pytest.mark.slow
 def test_a_script_and_a_project_have_one_history(script: Script, in_dagster: Location):
-    """Prevents: what a project has published is refused to a script of its own, or published again
-    without a change; the same the other way round."""
+    """Prevents: a script and a project refuse or repeat what the other one has published."""
     key, named = script.declaration.key, {"name": script.declaration.name}
     by_dagster = partial(in_dagster.refresh, key, declared=named)
     assert decision(by_dagster()).startswith("publish (create)")
@@ -289,7 +286,7 @@ def test_a_script_and_a_project_have_one_history(script: Script, in_dagster: Loc
 
 @pytest.mark.slow
 def test_a_script_and_a_project_wait_for_each_other(script: Script, in_dagster: Location):
-    """Prevents: a script and a run of Dagster send at once, since neither can ask for the other."""
+    """Prevents: a script and a run of Dagster refresh one data source at the same time."""
     key, by_script = script.declaration.key, script.journal.owner
     by_run = owner_here("run-1", step="flights", label="run run-1")
     for owner in (by_script, by_run):
@@ -315,6 +312,6 @@ PUBLIC: dict[ModuleType, str] = {
 
 @pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
 def test_public_names(module: ModuleType):
-    """Prevents: a name that somebody's code imports and that goes unnoticed; one that comes so."""
+    """Prevents: a public name appears or disappears unnoticed."""
     assert module.__all__ == PUBLIC[module].split()
     assert set(module.__all__) <= set(dir(module))

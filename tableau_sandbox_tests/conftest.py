@@ -17,7 +17,7 @@ NewServer = Callable[..., tuple[Sandbox, tsc.Server]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare what `contract` is run with; pytest looks for it no deeper in a run of all tests."""
+    """Declare the options of `contract` here, where pytest finds them in a run of all tests."""
     group = parser.getgroup("contract", "the facts, on the site that TABLEAU_SITE names")
     group.addoption("--server", metavar="URL", help="compare this server; read only, by itself")
     group.addoption("--project", metavar="NAME", help="write to this project, and try all facts")
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def later() -> Generator[Callable[[Callable[[], None]], None], None, None]:
-    """Runs what no test has to wait for; its failures show when all tests are done."""
+    """Yield a function that runs actions in the background; failures show after all tests."""
     with ThreadPoolExecutor(2) as executor:
         begun: list[Future[None]] = []
         yield lambda action: begun.append(executor.submit(action))
@@ -42,20 +42,20 @@ def later() -> Generator[Callable[[Callable[[], None]], None], None, None]:
 def start_sandbox(
     tmp_path: Path, later: Callable[[Callable[[], None]], None]
 ) -> Generator[Callable[..., Sandbox], None, None]:
-    """Starts a sandbox with the options of `running_sandbox`."""
+    """Yield a function that starts a sandbox with the options of `running_sandbox`."""
     stack = ExitStack()
 
     def start(**options: Any) -> Sandbox:
         return stack.enter_context(running_sandbox(tmp_path / "sandbox", **options))
 
     yield start
-    # uvicorn spends 0.2 s on its way out, asleep.
+    # uvicorn sleeps for 0.2 s before it ends.
     later(stack.close)
 
 
 @pytest.fixture
 def new_server(start_sandbox: Callable[..., Sandbox]) -> NewServer:
-    """Starts a sandbox, and signs its administrator in to it."""
+    """Return a function that starts a sandbox and signs its administrator in."""
 
     def start(**options: Any) -> tuple[Sandbox, tsc.Server]:
         sandbox = start_sandbox(**options)
@@ -66,38 +66,38 @@ def new_server(start_sandbox: Callable[..., Sandbox]) -> NewServer:
 
 @pytest.fixture
 def sandbox(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
-    """A fresh sandbox with two users besides the administrator, and a second site."""
+    """Return a new sandbox with an administrator, two other users and a second site."""
     return start_sandbox(users=(ALICE, VIEWER), sites=("second",))
 
 
 @pytest.fixture(scope="session")
 def shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
-    """One sandbox for all tests that do not mind each other: it takes 0.3 s to come and go."""
+    """Yield a sandbox for all tests that can share one: its start and end take 0.3 s."""
     with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="session")
 def shared_server(shared_sandbox: Sandbox) -> tsc.Server:
-    """Tableau's own client, signed in to the shared sandbox."""
+    """Return Tableau's own client, signed in to the shared sandbox."""
     return signed_in(shared_sandbox)
 
 
 @pytest.fixture
 def server(sandbox: Sandbox) -> tsc.Server:
-    """Tableau's own client, signed in as the administrator."""
+    """Return Tableau's own client, signed in as the administrator."""
     return signed_in(sandbox)
 
 
 @pytest.fixture(scope="session")
 def one_row(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A `.hyper` file with the row (1, 'one')."""
+    """Return a `.hyper` file with the row (1, 'one')."""
     path = tmp_path_factory.mktemp("files") / "one.hyper"
     return write_hyper(path, "SELECT 1 AS id, 'one' AS name")
 
 
 @pytest.fixture(scope="session")
 def two_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A `.hyper` file with the rows (1, 'one') and (2, 'two')."""
+    """Return a `.hyper` file with the rows (1, 'one') and (2, 'two')."""
     path = tmp_path_factory.mktemp("files") / "two.hyper"
     return write_hyper(path, "SELECT * FROM (VALUES (1, 'one'), (2, 'two')) AS t (id, name)")

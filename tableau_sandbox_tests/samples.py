@@ -1,4 +1,4 @@
-"""Files to publish, and ways to look at what came of them."""
+"""Files to publish, and functions that read what a server has published."""
 
 import zipfile
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ ADMIN = tsc.TableauAuth(Sandbox.user, Sandbox.password)
 
 
 def execute(path: Path, *statements: str) -> Path:
-    """A new `.hyper` file, made by these statements."""
+    """Write a `.hyper` file with these statements, and return its path."""
     path.write_bytes(hyper_file(*statements))
     return path
 
 
 def write_hyper(path: Path, query: str) -> Path:
-    """A new `.hyper` file with one table, the rows of a query."""
+    """Write a `.hyper` file with one table, which has the rows of a query."""
     return execute(path, f'CREATE TABLE "Extract"."Extract" AS ({query})')
 
 
@@ -37,7 +37,7 @@ def write_package(path: Path, members: Mapping[str, str | Path]) -> Path:
 
 
 def wrapped_extract(path: Path, hyper: Path) -> Path:
-    """A package with the extract of a database, as Tableau Desktop saves it."""
+    """Write a package with the extract of a database, as Tableau Desktop saves it."""
     tds = (
         "<datasource><connection class='postgres'/><extract enabled='true'>"
         "<connection class='hyper' dbname='Data/e.hyper'/></extract></datasource>"
@@ -48,7 +48,7 @@ def wrapped_extract(path: Path, hyper: Path) -> Path:
 def signed_in(
     sandbox: Sandbox | str, auth: tsc.TableauAuth | tsc.PersonalAccessTokenAuth = ADMIN
 ) -> tsc.Server:
-    """Tableau's own client, on a sandbox or at the address of one."""
+    """Return Tableau's own client, signed in to a sandbox or at the address of a sandbox."""
     url = sandbox if isinstance(sandbox, str) else sandbox.url
     server = tsc.Server(url, use_server_version=True)
     server.auth.sign_in(auth)
@@ -56,12 +56,12 @@ def signed_in(
 
 
 def user(sandbox: Sandbox, seed: UserSeed) -> tsc.Server:
-    """The same client, signed in as another user."""
+    """Return Tableau's own client, signed in as another user."""
     return signed_in(sandbox, tsc.TableauAuth(seed.name, seed.password or ""))
 
 
 def default_project(server: tsc.Server) -> str:
-    """The LUID of the project "Default"."""
+    """Return the LUID of the project "Default"."""
     (project,) = server.projects.filter(name="Default", top_level_project=True)
     assert project.id is not None
     return project.id
@@ -75,7 +75,7 @@ def publish(
 
 
 def rows_on_server(server: tsc.Server, luid: str | None, table: str = "") -> list[list]:
-    """The rows of `"Extract"."Extract"` of a data source, downloaded, or of another table."""
+    """Download a data source; return the rows of "Extract"."Extract" or of another table."""
     with TemporaryDirectory() as folder:
         package = server.datasources.download(luid or "", str(Path(folder, "downloaded")))
         _, content = packaged_hyper(Path(package).read_bytes())
@@ -85,7 +85,7 @@ def rows_on_server(server: tsc.Server, luid: str | None, table: str = "") -> lis
 def call(
     sandbox: Sandbox, method: str, path: str, *, server: tsc.Server | None = None, **arguments
 ) -> requests.Response:
-    """A raw request; `{site}` in the path is the site of the server's session."""
+    """Send a raw request; `{site}` in the path stands for the site of the session."""
     headers = dict(arguments.pop("headers", {}))
     if server is not None:
         headers["X-Tableau-Auth"] = server.auth_token
@@ -95,14 +95,14 @@ def call(
 
 
 def code_of(response: requests.Response) -> str:
-    """The error code in an answer; that it suits the status is checked on the way."""
+    """Return the error code in an answer, after a check that the code fits the status."""
     code = response.text.partition('<error code="')[2][:6]
     assert code[:3] == str(response.status_code), response.text
     return code
 
 
 def tds_of(server: tsc.Server, luid: str, folder: Path) -> str:
-    """The `.tds` of a data source, downloaded without its data."""
+    """Download a data source without its data, and return its `.tds`."""
     path = server.datasources.download(luid, str(folder / "metadata"), include_extract=False)
     with zipfile.ZipFile(path) as package:
         (name,) = package.namelist()
@@ -112,6 +112,6 @@ def tds_of(server: tsc.Server, luid: str, folder: Path) -> str:
 def send_parts(
     sandbox: Sandbox, server: tsc.Server, method: str, path: str, *parts: tuple[str, str, Any]
 ) -> requests.Response:
-    """A raw request with such a body."""
+    """Send a raw request whose body has several parts."""
     body, headers = multipart(*parts)
     return call(sandbox, method, path, server=server, data=body, headers=headers)

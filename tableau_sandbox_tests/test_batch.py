@@ -1,4 +1,4 @@
-"""Action batches: their grammar, and what hyperd makes of them."""
+"""Action batches: their grammar, and their effects in hyperd."""
 
 import json
 import re
@@ -49,8 +49,8 @@ def parsed_constant(action: dict[str, Any]) -> Constant:
     ],
 )
 def test_constants(type_: str, written: Any, value: Any):
-    # Prevents: rows are chosen by another value than the one that was sent.
-    # Unlike equality, this tells 1 from True, and time zones apart.
+    # Prevents: a constant gets another value than the value that was sent.
+    # Unlike equality, `repr` distinguishes 1 from True, and time zones from each other.
     found = parsed_constant(const(type_, written))
     assert repr(found) == f"Constant(type={type_!r}, v={value!r})"
 
@@ -72,19 +72,19 @@ NO_CONSTANTS = {
     ("type_", "written"),
     [
         *[(type_, each) for type_, values in NO_CONSTANTS.items() for each in values],
-        # What stands in a text as 9007199254740993.0 is read as this number, too.
+        # Doubles round 2^53 + 1 to this number, so the number that was meant is not certain.
         ("double", 1 << 53),
         ("integer", float(1 << 53)),
     ],
 )
 def test_constants_refused(type_: str, written: Any):
-    # Prevents: a constant that servers may read otherwise is guessed at.
+    # Prevents: the sandbox guesses at a constant that servers may read in another way.
     with pytest.raises(GrammarError):
         parse(const(type_, written))
 
 
 def test_null_is_for_is():
-    """Prevents: a delete that never matches passes for a delete of the NULLs."""
+    """Prevents: an operator with a constant NULL, which never matches, passes for `is`."""
     assert parsed_constant(const("datetime", None, op="is")).v is None
     with pytest.raises(GrammarError, match="'is' can compare with null"):
         parse(const("string", None, op="has"))
@@ -106,7 +106,7 @@ EQUALS_ONE = {"op": "eq", "target-col": "a", "const": {"type": "integer", "v": "
     ],
 )
 def test_actions_refused(action: Any, reason: str):
-    # Prevents: a batch that real servers refuse, or understand otherwise, is carried out here.
+    # Prevents: the sandbox carries out a batch that real servers refuse or read differently.
     with pytest.raises(GrammarError, match=reason) as caught:
         parse(INSERTS, action)
     assert str(caught.value).startswith("actions.1")
@@ -145,7 +145,7 @@ def refused(target: Path, payload: Path | None, *actions: Any) -> BatchError:
 
 
 def test_repeated_keys_are_named(tmp_path: Path, target: Path):
-    """Prevents: Hyper takes either of two rows, and the result depends on luck."""
+    """Prevents: several source rows match one row, and luck decides the result."""
     payload = source(tmp_path, SOURCE % "(2, 'zwei'), (2, 'deux'), (7, 'x')")
     for action in (UPDATE, UPSERT):
         error = refused(target, payload, action)
@@ -157,7 +157,7 @@ KEYED = 'CREATE TABLE "Extract".s AS (SELECT * FROM (VALUES %s) AS t (key, id, n
 
 
 def test_upsert_by_a_key_of_another_name(tmp_path: Path, target: Path):
-    # Prevents: rows are inserted or left out because the update has just changed their keys.
+    # Prevents: an upsert adds or misses rows because its update has just changed their keys.
     by_key = {**UPSERT, "condition": {**ON_ID, "source-col": "key"}}
     payload = source(tmp_path, KEYED % "(2, 5, 'five'), (5, 7, 'seven'), (9, 9, 'nine')")
     rows = [[1, "one"], [5, "five"], [7, "seven"], [9, "nine"]]
@@ -165,7 +165,7 @@ def test_upsert_by_a_key_of_another_name(tmp_path: Path, target: Path):
 
 
 def test_upsert_by_a_constant(tmp_path: Path, target: Path):
-    # Prevents: rows are inserted again because the update has just changed what a constant tests.
+    # Prevents: an upsert adds rows again because its update has changed a tested column.
     two = {"op": "eq", "target-col": "name", "const": {"type": "string", "v": "two"}}
     condition = {"op": "and", "args": [ON_ID, two]}
     payload = source(tmp_path, SOURCE % "(1, 'uno'), (2, 'zwei')")
@@ -174,7 +174,7 @@ def test_upsert_by_a_constant(tmp_path: Path, target: Path):
 
 
 def test_null_keys_of_an_upsert(tmp_path: Path, target: Path):
-    # Prevents: rows without a key are refused, or merged into one, or found by eq.
+    # Prevents: an upsert refuses or merges rows without a key, or finds such rows by eq.
     payload = source(tmp_path, SOURCE % "(CAST(NULL AS INT), 'x'), (NULL, 'y'), (2, 'zwei')")
     assert len(applied(target, payload, UPSERT)) == 4
     by_is = {**UPSERT, "condition": {**ON_ID, "op": "is"}}
@@ -182,7 +182,7 @@ def test_null_keys_of_an_upsert(tmp_path: Path, target: Path):
 
 
 def test_constants_beside_a_source(tmp_path: Path, target: Path):
-    # Prevents: a constant that the source is compared with is compared with the target.
+    # Prevents: a constant for a column of the source is compared with the target.
     used = {"op": "neq", "source-col": "name", "const": {"type": "string", "v": "keep"}}
     by = {**UPDATE, "action": "delete", "condition": {"op": "and", "args": [ON_ID, used]}}
     payload = source(tmp_path, SOURCE % "(1, 'keep'), (2, 'keep not')")
@@ -191,7 +191,7 @@ def test_constants_beside_a_source(tmp_path: Path, target: Path):
 
 @pytest.mark.slow
 def test_constants_of_each_type(tmp_path: Path):
-    # Prevents: a constant is compared as a value of another type, or of another time zone.
+    # Prevents: a constant is compared as another type, or in another time zone.
     values = {
         "CAST(2 AS SMALLINT)": ("integer", 2.0),
         "CAST('0.10' AS NUMERIC(9, 2))": ("double", "0.1"),
@@ -207,7 +207,7 @@ def test_constants_of_each_type(tmp_path: Path):
 
 
 def test_only_schemas_with_tables_count(tmp_path: Path, target: Path):
-    # Prevents: the empty schema "public" of every file makes names ambiguous.
+    # Prevents: the empty schema "public", which every file has, makes names ambiguous.
     create = 'CREATE TABLE "public".s (id INT, name TEXT)'
     payload = source(tmp_path, create)
     assert len(applied(target, payload, INSERT)) == 2
@@ -234,7 +234,7 @@ def test_only_schemas_with_tables_count(tmp_path: Path, target: Path):
 def test_columns_must_agree(
     tmp_path: Path, target: Path, columns: str, action: dict[str, Any], reason: str
 ):
-    # Prevents: Hyper converts or drops values in silence where servers may fail.
+    # Prevents: Hyper silently converts or drops values where servers may fail.
     payload = source(tmp_path, f'CREATE TABLE "Extract".s ({columns})')
     error = refused(target, payload, action)
     assert error.code in (Code.COLUMNS, Code.TYPES)
@@ -242,7 +242,7 @@ def test_columns_must_agree(
 
 
 def test_not_null_is_kept(tmp_path: Path):
-    # Prevents: a column that cannot be NULL gets a NULL, or a traceback tells of it.
+    # Prevents: a column that must not be NULL gets a NULL, or the batch ends in a traceback.
     create = 'CREATE TABLE "Extract"."Extract" (id INT NOT NULL, name TEXT)'
     target = execute(tmp_path / "target.hyper", create)
     payload = source(tmp_path, SOURCE % "(CAST(NULL AS INT), 'x')")

@@ -1,4 +1,4 @@
-"""Clients of other people, unchanged: each does what it is made for."""
+"""Unchanged clients of other makers, each of which does its usual work."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ TABCMD = "tabcmd==2.0.21"
 DAGSTER = ("dagster==1.13.27", "dagster-tableau==0.29.27")
 ONE, TWO = [1, "one"], [2, "two"]
 
-# What Tableau's samples do: publish, in all modes and as a job; update; refresh; wait for jobs.
+# The work of Tableau's samples: publishes in all modes and as a job, updates and refreshes.
 TSC = """
 import sys
 from importlib.metadata import version
@@ -90,7 +90,7 @@ print(sorted(spec.key.to_user_string() for spec in specs))
 
 
 def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
-    """What a program prints that knows nothing of this project; it has to succeed."""
+    """Run a program that knows nothing of this project, and return its output."""
     kept = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
     done = subprocess.run(
         [*map(str, command)],
@@ -111,7 +111,7 @@ Installed = Callable[..., Path]
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
-    """Makes an environment with packages; returns the folder of its programs."""
+    """Return a function that installs packages, and returns the folder of their programs."""
 
     def install(*requirements: str) -> Path:
         run(sys.executable, "-m", "venv", tmp_path / "venv")
@@ -126,7 +126,7 @@ def installed(tmp_path: Path) -> Installed:
 def test_tableau_server_client(
     sandbox: Sandbox, installed: Installed, one_row: Path, tmp_path: Path, release: str
 ):
-    """Prevents: only the release that we test with ourselves can talk to the sandbox."""
+    """Prevents: only the release that our own tests use can talk to the sandbox."""
     extract = wrapped_extract(tmp_path / "e.tdsx", one_row)
     arguments = (sandbox.url, one_row, extract, tmp_path / "out")
     python = installed(f"tableauserverclient=={release}") / "python"
@@ -137,12 +137,12 @@ def test_tableau_server_client(
 def test_tabcmd(
     sandbox: Sandbox, installed: Installed, tmp_path: Path, one_row: Path, two_rows: Path
 ):
-    """Prevents: scripts that people have around Tableau's own command cannot be tried."""
+    """Prevents: scripts that use tabcmd cannot be tried with the sandbox."""
     program = installed(TABCMD) / "tabcmd"
     server = signed_in(sandbox)
 
     def tabcmd(*arguments: str) -> str:
-        # It keeps its session in the home directory, and its log where it runs.
+        # tabcmd keeps its session in the home directory, and its log in the current folder.
         return run(program, *arguments, cwd=tmp_path, HOME=str(tmp_path))
 
     def publish(file: Path, *flags: str) -> list[list]:
@@ -176,7 +176,7 @@ def test_tabcmd(
 def test_dagster_tableau(
     start_sandbox: Callable[..., Sandbox], installed: Installed, tmp_path: Path, one_row: Path
 ):
-    """Prevents: the orchestrator we are made for cannot see or refresh what is here, over TLS."""
+    """Prevents: Dagster's own integration cannot list or refresh data sources over TLS."""
     sandbox = start_sandbox(tls=True)
     server = tsc.Server(sandbox.url, http_options={"verify": str(sandbox.certificate)})
     server.use_server_version()

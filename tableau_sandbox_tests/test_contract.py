@@ -1,4 +1,4 @@
-"""The suite of facts itself: what it says of other servers, and what it leaves on them."""
+"""The suite of facts itself: its reports about servers, and the removal of its data."""
 
 import os
 import signal
@@ -16,12 +16,12 @@ from tableau_sandbox.testing import Sandbox
 from tableau_sandbox_tests.contract.conftest import ENVIRONMENT
 from tableau_sandbox_tests.test_quirks import rows
 
-# Each starts another pytest.
+# Each test starts another pytest.
 pytestmark = pytest.mark.slow
 SUITE = Path(__file__).with_name("contract")
 TOKEN = {name: value for name, value in ENVIRONMENT.items() if name.startswith("TABLEAU_TOKEN")}
 WRITING = ("--project", "Default", "-rs", "-k")
-# What a shell starts in the background does not hear an interrupt, nor do its children.
+# A process that a shell starts in the background ignores interrupts, like its children.
 PYTEST = """
 import signal, sys, pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,7 +30,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 def suite(*arguments: str) -> subprocess.Popen[str]:
-    """Start the suite in a process of its own."""
+    """Start the suite in a separate process."""
     return subprocess.Popen(
         [sys.executable, "-c", PYTEST, "-p", "no:cacheprovider", str(SUITE), *arguments],
         stdout=subprocess.PIPE,
@@ -41,7 +41,7 @@ def suite(*arguments: str) -> subprocess.Popen[str]:
 
 
 def report(sandbox: Sandbox, *arguments: str) -> str:
-    """What the suite says of a sandbox of which some facts do not hold."""
+    """Run the suite against a sandbox that breaks some facts, and return the report."""
     with suite("--server", sandbox.url, *arguments) as process:
         text, _ = process.communicate()
     assert process.returncode == pytest.ExitCode.TESTS_FAILED, text
@@ -50,7 +50,7 @@ def report(sandbox: Sandbox, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, dict[str, str]]]:
-    """What came of each fact on a server that refuses everything, and what the fact is about."""
+    """Return the outcome and the properties of each fact on a server that refuses everything."""
     file = tmp_path_factory.mktemp("refused") / "report.xml"
     plugin = "tableau_sandbox_tests.contract.refusing"
     with suite("-p", plugin, "--tb=no", "--junitxml", str(file)) as process:
@@ -65,13 +65,13 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, dict[st
 
 
 def test_no_fact_holds_of_a_server_that_refuses(refused: list[tuple[str, dict[str, str]]]):
-    """Prevents: a fact that asks nothing, or that takes any refusal for the one it expects."""
+    """Prevents: a fact sends no request, or accepts any refusal in place of the expected one."""
     assert len({about["fact"] for _, about in refused}) == len(refused) > 200
     assert [about["fact"] for outcome, about in refused if outcome != "failure"] == []
 
 
 def test_sources_are_documented(refused: list[tuple[str, dict[str, str]]]):
-    """Prevents: a page that does not say where a fact comes from, or what is not known."""
+    """Prevents: the page does not name the source of a fact, or hides that none is known."""
     facts = [about for _, about in refused]
     sources = {(about["source"], about["grade"]) for about in facts}
     assert set(map(tuple, rows("Sources", of="fidelity.md"))) == sources
@@ -85,13 +85,13 @@ def test_sources_are_documented(refused: list[tuple[str, dict[str, str]]]):
 
 
 def content(server: tsc.Server) -> tuple[list, ...]:
-    """All that facts could leave on a server."""
+    """Return the LUIDs of all items that facts could leave on a server."""
     endpoints = (server.datasources, server.projects, server.jobs)
     return tuple([item.id for item in tsc.Pager(endpoint)] for endpoint in endpoints)
 
 
 def test_read_only(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: a look at a real site changes it, hides what it found, or shows the token."""
+    """Prevents: a check of a real site changes the site, hides differences or shows a token."""
     before = content(server)
     sandbox.control.add(Refuse(status=503, path="sites/*/users/*", times=None))
     text = report(sandbox)
@@ -104,7 +104,7 @@ def test_read_only(sandbox: Sandbox, server: tsc.Server):
 
 
 def test_removal_after_an_interrupt(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: an interrupted check leaves data sources or projects on somebody's site."""
+    """Prevents: an interrupted check leaves data sources or projects on a real site."""
     before = content(server)[:2]
     facts = "content_url_of_a_namesake or publish_as_a_job"
     with sandbox.held_jobs(), suite("--server", sandbox.url, *WRITING, facts) as process:
@@ -120,7 +120,7 @@ def test_removal_after_an_interrupt(sandbox: Sandbox, server: tsc.Server):
 
 
 def test_nothing_to_compare():
-    """Prevents: a server that was never checked passes for a good one, or for a bad one."""
+    """Prevents: a server that was never checked passes for a good or a bad server."""
     with suite("--server", "http://127.0.0.1:9") as process:
         text, _ = process.communicate()
     assert process.returncode == 2

@@ -1,4 +1,4 @@
-"""What the sandbox shows and refuses to a browser, or to a client that controls it."""
+"""The pages of the sandbox, their protection, and the control of the sandbox over HTTP."""
 
 import asyncio
 import socket
@@ -29,8 +29,7 @@ from tableau_sandbox_tests.samples import (
 
 
 def test_people_can_look(sandbox: Sandbox, server: tsc.Server, tmp_path: Path):
-    """Prevents: the address that clients print after a publish leads nowhere, or runs what it
-    shows; an empty page looks like a broken one, or a stale link ends in an error."""
+    """Prevents: a link to a data source leads nowhere, or its page runs scripts in the data."""
     assert "Nothing is published here yet." in requests.get(sandbox.url, timeout=TIMEOUT).text
     assert requests.get(f"{sandbox.url}/datasources/x", timeout=TIMEOUT).status_code == 404
     query = (
@@ -59,8 +58,7 @@ TDS = """<datasource version='18.1'>
 
 
 def test_sites_as_trees(new_server: NewServer, tmp_path: Path, one_row: Path):
-    """Prevents: people cannot see where a data source is, what it was before, or why a job failed;
-    who publishes captions or a certification cannot see that they arrived."""
+    """Prevents: pages do not show places, revisions, failed jobs, captions or certifications."""
     sandbox, server = new_server(sites=("second",))
     outer = server.projects.create(tsc.ProjectItem("Outer"))
     inner = server.projects.create(tsc.ProjectItem("Inner", parent_id=outer.id))
@@ -107,13 +105,13 @@ def status(sandbox: Sandbox, path: str, host: str, **headers: str) -> int:
     ],
 )
 def test_other_names_are_refused(shared_sandbox: Sandbox, host: str):
-    """Prevents: a web page reads the rows that a developer works with, or orders faults."""
+    """Prevents: a foreign web page reads the rows of a developer, or arms faults."""
     assert [status(shared_sandbox, path, host) for path in PATHS] == [403] * 4
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8765", "[::1]"])
 def test_own_names(shared_sandbox: Sandbox, host: str):
-    """Prevents: people cannot look, by another name of their machine or by a forwarded port."""
+    """Prevents: no page opens by another name of the machine, or by a forwarded port."""
     assert [status(shared_sandbox, path, host) for path in PATHS] == [200, 404, 404, 404]
 
 
@@ -122,14 +120,14 @@ def test_own_names(shared_sandbox: Sandbox, host: str):
     [({}, 200), ({"Origin": "http://x.test"}, 403), ({"Sec-Fetch-Site": "same-origin"}, 403)],
 )
 def test_calls_of_the_api(shared_sandbox: Sandbox, marks: dict[str, str], by_any_name: int):
-    """Prevents: a web page signs in with the documented password, or containers do not get in."""
+    """Prevents: a web page signs in with the documented password, or containers cannot."""
     for host, expected in (("x.test", by_any_name), ("localhost", 200)):
         assert status(shared_sandbox, "/api/3.27/serverInfo", host, **marks) == expected
 
 
 @pytest.mark.parametrize("hosts", [(), ("localhost", "localhost"), ("localhost", "evil.example")])
 def test_not_one_name(shared_sandbox: Sandbox, hosts: tuple[str, ...]):
-    """Prevents: a client that sends no name, or a second one, gets around the check."""
+    """Prevents: a client avoids the check by sending no host name, or two host names."""
     port = int(shared_sandbox.url.rpartition(":")[2])
     lines = ["GET / HTTP/1.0", *(f"Host: {host}" for host in hosts), "", ""]
     with closing(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)) as client:
@@ -138,14 +136,14 @@ def test_not_one_name(shared_sandbox: Sandbox, hosts: tuple[str, ...]):
 
 
 def test_names_that_were_allowed(tmp_path: Path):
-    """Prevents: a sandbox behind a name of one's own has no pages."""
+    """Prevents: a sandbox with a host name of its own shows no pages."""
     with running_sandbox(tmp_path, allowed_hosts=("Tableau.test", "fe80::1")) as sandbox:
         for host, expected in (("tableau.test:80", 200), ("[FE80::1]", 200), ("other.test", 403)):
             assert status(sandbox, "/", host) == expected
 
 
 def seen_from(peer: str, path: str, data_dir: Path, **options: Any) -> httpx.Response:
-    """What a sandbox answers to another machine, or to its own."""
+    """Return the answer of a sandbox to a request from the address `peer`."""
 
     async def ask() -> httpx.Response:
         with open_services(Options(data_dir=data_dir, **options), Control()) as services:
@@ -174,7 +172,7 @@ def test_rows_are_for_the_own_machine(new_server: NewServer, one_row: Path):
     [("192.0.2.1", 403), ("2001:db8::1", 403), ("127.0.0.1", 200), ("::ffff:127.0.0.1", 200)],
 )
 def test_orders_of_other_machines(tmp_path: Path, peer: str, expected: int):
-    """Prevents: a sandbox that is open to a network takes orders from it."""
+    """Prevents: other machines control a sandbox that is open to a network."""
     assert seen_from(peer, "/control", tmp_path, control=True).status_code == expected
 
 
@@ -188,20 +186,20 @@ def order(sandbox: Sandbox, method: str, path: str, **arguments: Any) -> request
 
 @pytest.fixture(scope="module")
 def controlled(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox]:
-    """A sandbox that takes orders over HTTP."""
+    """Yield a sandbox that can be controlled over HTTP."""
     with running_sandbox(tmp_path_factory.mktemp("controlled"), control=True) as sandbox:
         yield sandbox
 
 
 def test_off_by_default(shared_sandbox: Sandbox):
-    """Prevents: a client that reaches a sandbox can break it for others."""
+    """Prevents: every client of a sandbox can arm faults that hit other clients."""
     assert code_of(order(shared_sandbox, "GET", "")) == "404003"
     assert code_of(order(shared_sandbox, "POST", "/faults", json=REFUSE)) == "404003"
     assert shared_sandbox.control.faults() == []
 
 
 def test_faults_over_http(controlled: Sandbox):
-    """Prevents: tests in other processes or languages cannot use what tests in Python can."""
+    """Prevents: tests in other processes or languages cannot arm faults."""
     server = signed_in(controlled)
     armed = order(controlled, "POST", "/faults", json=REFUSE)
     assert armed.status_code == 201
@@ -219,7 +217,7 @@ def test_faults_over_http(controlled: Sandbox):
 
 
 def test_clock_over_http(controlled: Sandbox):
-    """Prevents: the clock stands still for those who ask over HTTP."""
+    """Prevents: clients cannot move the clock of a sandbox over HTTP."""
     server = signed_in(controlled)
     before = order(controlled, "GET", "").json()["now"]
     after = order(controlled, "POST", "/clock", json={"advance": 86400}).json()["now"]
@@ -243,7 +241,7 @@ CLOCKS = (b'{"advance": -1}', b'{"advance": 1e300}', b"{}", b"\xff")
     [*(("/faults", body) for body in FAULTS), *(("/clock", body) for body in CLOCKS)],
 )
 def test_senseless_orders(controlled: Sandbox, path: str, body: bytes):
-    """Prevents: a misspelt fault never strikes, and the test that ordered it passes."""
+    """Prevents: the sandbox accepts a misspelt fault, which never fires, and a test passes."""
     headers = {"Content-Type": "application/json"}
     assert code_of(order(controlled, "POST", path, data=body, headers=headers)) == "400000"
     assert controlled.control.faults() == []
@@ -251,8 +249,7 @@ def test_senseless_orders(controlled: Sandbox, path: str, body: bytes):
 
 @pytest.mark.parametrize("origins", [("{other}",), ("null",), ("{own}", "{other}"), ("{own}.x",)])
 def test_orders_of_web_pages(controlled: Sandbox, origins: tuple[str, ...]):
-    """Prevents: a page that a developer visits orders faults with a plain form, or, from another
-    port of this machine, where a proxy or a service worker lets its JSON through."""
+    """Prevents: a web page that a developer visits arms faults, by a form or from another port."""
     others = {"own": controlled.url, "other": "http://localhost:3000"}
     headers = [("Origin", origin.format(**others)) for origin in origins]
     with httpx.Client(base_url=f"{controlled.url}/control", headers=headers) as client:
@@ -266,6 +263,6 @@ def test_orders_of_web_pages(controlled: Sandbox, origins: tuple[str, ...]):
 
 
 def test_orders_of_its_own_origin(controlled: Sandbox):
-    """Prevents: clients that always send their Origin, that of the sandbox, are refused."""
+    """Prevents: the sandbox refuses clients that send its own address as their Origin."""
     for own in (controlled.url, controlled.url.replace("127.0.0.1", "localhost")):
         assert order(controlled, "GET", "", headers={"Origin": own, "Host": own[7:]}).ok

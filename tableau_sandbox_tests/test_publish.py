@@ -1,4 +1,4 @@
-"""Publishing: in all modes, in blocks, over what is there; and what a file may hold."""
+"""Publishing: modes, names, uploads in blocks, and the content of files."""
 
 import zipfile
 from pathlib import Path
@@ -31,8 +31,8 @@ ONE = [1, "one"]
 
 @pytest.mark.parametrize("replace", ["keeps-metadata", "like-overwrite"])
 def test_replace(new_server: NewServer, tmp_path: Path, one_row: Path, replace: str):
-    # Prevents: a refresh drops the calculated fields that analysts have added, or the pipeline is
-    # tested against one of two readings of Replace only.
+    # Prevents: a refresh drops calculated fields of analysts, or tests of a pipeline cover only one
+    # meaning of Replace.
     _, server = new_server(replace=replace)
     more = write_hyper(tmp_path / "more.hyper", "SELECT 1 AS id, 'one' AS name, 2 AS extra")
     first = publish(server, one_row)
@@ -55,7 +55,7 @@ def test_any_name_is_only_a_name(server: tsc.Server, sandbox: Sandbox, one_row: 
 
 
 def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: Path):
-    # Prevents: a pipeline has no other way on servers that do not know the mode.
+    # Prevents: a pipeline cannot publish on servers that do not know mode Replace.
     sandbox, server = new_server(replace="refused")
     item = publish(server, one_row)
     for as_job in (False, True):
@@ -64,7 +64,7 @@ def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: 
             server.datasources.publish(again, two_rows, "Replace", as_job=as_job)
     assert list(server.jobs.filter()) == []
     assert rows_on_server(server, item.id) == [ONE]
-    # An upload outlives the refusal.
+    # The upload can be used again after the refusal.
     upload = server.fileuploads.upload(str(two_rows))
     request = ("request_payload", "", '<tsRequest><datasource name="Flights"/></tsRequest>')
     for mode, status in (("replace", 400), ("overwrite", 201)):
@@ -75,7 +75,7 @@ def test_replace_may_be_refused(new_server: NewServer, one_row: Path, two_rows: 
 
 
 def test_renamed_and_moved(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    # Prevents: a refused change is made in part; a name is taken twice by a move; a job goes by
+    # Prevents: a refused change takes effect in part, a move makes two equal names, or a job shows
     # the former name.
     other = server.projects.create(tsc.ProjectItem("Other"))
     item, taken = publish(server, one_row), publish(server, one_row, name="Taken")
@@ -89,7 +89,7 @@ def test_renamed_and_moved(sandbox: Sandbox, server: tsc.Server, one_row: Path):
 
     assert put("Renamed", "nowhere") == "404005"
     assert server.datasources.get_by_id(item.id).name == "Flights"
-    # The own name is free, in any case of letters; so is a taken one in another project.
+    # A data source may change the case of its name, or take a name that another project has.
     assert [put("FLIGHTS"), put("Taken", other.id), put("Taken", taken.project_id)] == [
         *("", "", "409015")
     ]
@@ -125,7 +125,7 @@ def publish_upload(
 
 
 def test_a_file_has_a_bounded_number_of_blocks(new_server: NewServer, one_row: Path):
-    # Prevents: a client that cuts a large file too finely is stopped in production only.
+    # Prevents: a client that sends too many blocks fails only in production.
     sandbox, server = new_server(upload_blocks=3)
     upload, content = server.fileuploads.initiate(), one_row.read_bytes()
     for block in (content[:1000], content[1000:30000], content[30000:]):
@@ -154,7 +154,7 @@ SNOWFLAKE = (FACT, A, B, key("fact", "a", "a"), key("a", "b", "b"))
 
 
 def test_snowflake_is_accepted(tmp_path: Path):
-    # Prevents: a sound tree of tables is refused.
+    # Prevents: the sandbox refuses a valid tree of tables.
     content = read_hyper_file(execute(tmp_path / "tree.hyper", *SNOWFLAKE))
     check_bare_file(content)
     assert len(content.foreign_keys) == 2
@@ -177,14 +177,14 @@ def test_snowflake_is_accepted(tmp_path: Path):
     ],
 )
 def test_other_shapes_are_refused(tmp_path: Path, statements: tuple[str, ...], reason: str):
-    # Prevents: tables that servers cannot relate are published here.
+    # Prevents: the sandbox publishes tables that servers cannot relate.
     content = read_hyper_file(execute(tmp_path / "other.hyper", *statements))
     with pytest.raises(NotPublishableError, match=reason):
         check_bare_file(content)
 
 
 def test_uploaded_package_is_served_back(server: tsc.Server, tmp_path: Path):
-    """Prevents: the model of a package is replaced, or a package has to relate its tables."""
+    """Prevents: the sandbox replaces the model of a package, or requires related tables."""
     tables = ('CREATE TABLE "Extract".a (id INT)', 'CREATE TABLE "Extract".b (id INT)')
     several = execute(tmp_path / "several.hyper", *tables)
     tds = (
@@ -215,7 +215,7 @@ def test_uploaded_package_is_served_back(server: tsc.Server, tmp_path: Path):
 def test_incomplete_package(
     shared_server: tsc.Server, tmp_path: Path, members: dict[str, str], reason: str
 ):
-    """Prevents: a package without data, or without a model, is published."""
+    """Prevents: the sandbox publishes a package that has no data or no model."""
     with pytest.raises(tsc.ServerResponseError, match=rf"400011.*\n.*{reason}"):
         publish(shared_server, write_package(tmp_path / "p.tdsx", members))
 
@@ -223,7 +223,7 @@ def test_incomplete_package(
 def test_names_that_belie_the_type(
     shared_sandbox: Sandbox, shared_server: tsc.Server, one_row: Path
 ):
-    """Prevents: a file whose name and type contradict each other is published here only."""
+    """Prevents: the sandbox alone publishes a file whose name contradicts its type."""
     request = ("request_payload", "", '<tsRequest><datasource name="Claimed"/></tsRequest>')
     for filename, query in (
         *(("x.tdsx", "&datasourceType=hyper"), ("x.hyper", "&datasourceType=tdsx")),
@@ -237,14 +237,14 @@ def test_names_that_belie_the_type(
 
 
 def model_of(server: tsc.Server, folder: Path, *statements: str) -> Element:
-    """The model that the sandbox makes of a file with these tables."""
+    """Publish a file with these tables, and return the model that the sandbox makes."""
     file = execute(folder / "file.hyper", *statements)
     published = publish(server, file, name="All <types>", mode="Overwrite")
     return ElementTree.fromstring(tds_of(server, published.id, folder))
 
 
 def test_single_table(shared_server: tsc.Server, tmp_path: Path):
-    """Prevents: the model of a data source misses columns, or mistakes their types."""
+    """Prevents: the model of a data source misses columns, or has wrong types."""
     types = {"INT NOT NULL": "integer", "BIGINT": "integer", "SMALLINT": "integer"}
     types |= {"NUMERIC(18, 2)": "real", "DOUBLE PRECISION": "real", "BOOL": "boolean"}
     types |= {"TEXT": "string", "BYTES": "string", "GEOGRAPHY": "spatial"}
@@ -265,7 +265,7 @@ def test_single_table(shared_server: tsc.Server, tmp_path: Path):
 
 
 def test_parts_of_a_model(shared_server: tsc.Server, tmp_path: Path):
-    """Prevents: a pipeline that reads models meets here only ones that lack what real ones have."""
+    """Prevents: the models of the sandbox lack parts that models of real servers have."""
     root = model_of(shared_server, tmp_path, 'CREATE TABLE "Extract"."Orders" (name TEXT, id INT)')
     assert [each.tag for each in root] == [
         *("document-format-change-manifest", "repository-location", "connection", "aliases"),
@@ -282,8 +282,7 @@ def test_parts_of_a_model(shared_server: tsc.Server, tmp_path: Path):
 
 
 def test_star(shared_server: tsc.Server, tmp_path: Path):
-    """Prevents: the tables of a star come without their relationships, or with ambiguous columns;
-    two columns get one name, of which Tableau shows either."""
+    """Prevents: the model of a star has no relationships, or gives two columns one name."""
     root = model_of(shared_server, tmp_path, *STAR)
     tables = [node.get("table") for node in root.findall("./connection/relation/relation")]
     assert tables == ["[Extract].[a]", "[Extract].[b]", "[Extract].[fact]"]
@@ -302,7 +301,7 @@ def test_star(shared_server: tsc.Server, tmp_path: Path):
 
 
 def test_names_in_another_case(shared_server: tsc.Server, tmp_path: Path):
-    """Prevents: two fields have one name, as Tableau ignores case in names."""
+    """Prevents: two fields get names that differ only in case, which Tableau ignores."""
     root = model_of(
         shared_server,
         tmp_path,

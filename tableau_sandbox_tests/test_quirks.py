@@ -1,4 +1,4 @@
-"""What Tableau leaves open: each answer, its option, and the page about them."""
+"""Quirks, for which Tableau leaves several answers open: values, options and their page."""
 
 import re
 from dataclasses import fields as fields_of
@@ -29,7 +29,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def rows(heading: str, *, of: str = "sandbox.md") -> list[list[str]]:
-    """The rows of the table below a heading of a page, without the names of its columns."""
+    """Return the rows of the table below a heading of a page, without its header."""
     text = (DOCS / of).read_text("utf-8")
     section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     _, _, *found = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
@@ -37,7 +37,7 @@ def rows(heading: str, *, of: str = "sandbox.md") -> list[list[str]]:
 
 
 def test_calls():
-    """Prevents: a call that the page promises and the sandbox refuses, or one that it hides."""
+    """Prevents: the page lists a call that the sandbox refuses, or misses a call."""
     text = (DOCS / "sandbox.md").read_text("utf-8")
     documented = []
     for methods, path in re.findall(
@@ -50,7 +50,7 @@ def test_calls():
 
 
 def other_values(name: str, default: Any) -> dict[str, Any]:
-    """The arguments for a quirk's other values."""
+    """Return arguments of the command for the other values of a quirk, with these values."""
     flag, hint = name.replace("_", "-"), get_type_hints(Quirks)[name]
     if hint is bool:
         return {f"--no-{flag}" if default else f"--{flag}": not default}
@@ -59,7 +59,7 @@ def other_values(name: str, default: Any) -> dict[str, Any]:
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Options:
-    """The options that the command makes of arguments."""
+    """Return the options that the command makes of its arguments."""
 
     class Stopped(Exception):  # noqa: N818 - it is no error
         pass
@@ -74,7 +74,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Options:
 
 
 def test_each_quirk_has_an_option(monkeypatch: pytest.MonkeyPatch):
-    # Prevents: an answer can be given in a test, but not to the command, or not in all its values.
+    # Prevents: the command has no option for a quirk, or for some of its values.
     usual = chosen(monkeypatch)
     assert usual == Options()
     for quirk in fields_of(Quirks):
@@ -84,7 +84,7 @@ def test_each_quirk_has_an_option(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_options_that_may_be_repeated(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: of several users, sites or names, only the last one exists."""
+    """Prevents: of several users, sites or names in the options, only the last one exists."""
     made = chosen(
         monkeypatch, "--user=a:b", "--user=c:d:Viewer", "--site=x", "--site=y", "--connected-app",
         f"app:key:{'s' * 32}", "--allowed-host=h",
@@ -96,7 +96,7 @@ def test_options_that_may_be_repeated(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_page_of_quirks():
-    """Prevents: a quirk that the page lacks, or one of which it tells though there is none."""
+    """Prevents: the page misses a quirk, or lists a quirk that does not exist."""
     text = (DOCS / "sandbox.md").read_text("utf-8")
     section = text.partition("## Quirks ")[2].partition("\n## ")[0]
     listed = "\n".join(line for line in section.splitlines() if line.startswith(("* ", "  ")))
@@ -105,7 +105,7 @@ def test_page_of_quirks():
 
 
 def test_help_of_quirks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Prevents: a quirk whose values or default are on no page."""
+    """Prevents: the help does not show the values or the default of a quirk."""
     monkeypatch.setenv("COLUMNS", "1000")
     with pytest.raises(SystemExit):
         command_line.main(["--help"])
@@ -129,7 +129,7 @@ def updated_at(server: tsc.Server, item: Any) -> datetime:
 
 
 def completed(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[datetime, ...]:
-    """When a job was created, started and completed."""
+    """Return the times at which a job was created, started and completed."""
     sandbox.wait_until_idle()
     found = server.jobs.get_by_id(job.id)
     assert found.finish_code == 0
@@ -137,7 +137,7 @@ def completed(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[d
 
 
 def test_changes_within_a_second_may_share_a_stamp(new_server: NewServer, one_row: Path):
-    # Prevents: a pipeline takes a second change for none, and never meets one in its tests.
+    # Prevents: a pipeline never meets two changes with one time stamp in its tests.
     sandbox, server = new_server(clock=lambda: START, stamps_within_second="shared")
     item = publish(server, one_row)
     assert publish(server, one_row, mode="Overwrite").updated_at == item.updated_at
@@ -155,7 +155,7 @@ def test_changes_within_a_second_may_share_a_stamp(new_server: NewServer, one_ro
 def test_whether_tags_and_edits_move_the_stamp(
     new_server: NewServer, one_row: Path, *, moves: bool
 ):
-    """Prevents: a pipeline takes its own tag or description for a change by someone else."""
+    """Prevents: a pipeline takes its own tag or description for a change by another user."""
     _, server = new_server(tags_move_stamp=moves, edits_move_stamp=moves)
     item = publish(server, one_row)
     other = server.projects.create(tsc.ProjectItem("Other")).id
@@ -170,7 +170,7 @@ def test_whether_tags_and_edits_move_the_stamp(
         lambda: edit("description", "described"),
         lambda: edit("name", "Renamed"),
         lambda: edit("project_id", other),
-        # What changes nothing moves nothing.
+        # A tag that a data source has already does not move the time stamp.
         lambda: server.datasources.add_tags(item, ["b"]),
     )
     seen = [updated_at(server, item)]
@@ -182,7 +182,7 @@ def test_whether_tags_and_edits_move_the_stamp(
 
 
 def test_stamps_pushed_on_push_the_completion_on(new_server: NewServer, one_row: Path):
-    # Prevents: a job that gives a stamp of its own to each change is over before its change.
+    # Prevents: a job is complete before the time stamp of its own change.
     sandbox, server = new_server(clock=lambda: START)
     item = publish(server, one_row)
     begun = updated_at(server, item)
@@ -195,21 +195,21 @@ def test_stamps_pushed_on_push_the_completion_on(new_server: NewServer, one_row:
 
 
 def test_stamp_may_lie_after_the_job(new_server: NewServer, one_row: Path):
-    # Prevents: a server whose clocks disagree makes a pipeline publish everything for ever.
+    # Prevents: on a server whose clocks differ, a pipeline publishes everything for ever.
     sandbox, server = new_server(clock=lambda: START, job_stamps="after", late_stamp_seconds=3)
     *_, ended = completed(sandbox, server, publish_job(server, one_row))
     (item,) = server.datasources.get()[0]
     assert item.updated_at == ended + 3 * A_SECOND
     *_, ended = completed(sandbox, server, update(server, item, CLEAR))
     assert updated_at(server, item) == ended + 3 * A_SECOND
-    # A publish that is no job has no time to lie outside of.
+    # A publish without a job has no completion, so its time stamp is not later.
     sandbox.advance(60)
     at_once = publish(server, one_row, mode="Overwrite")
     assert at_once.updated_at == START.replace(microsecond=0) + timedelta(seconds=60)
 
 
 def test_late_stamps_come_when_they_are_due(new_server: NewServer, one_row: Path):
-    """Prevents: a simulation sees a stamp come sooner or later from run to run."""
+    """Prevents: the moment of a late time stamp varies from run to run."""
     late = {"updates_move_stamp": "late", "late_stamp_seconds": 7}
     sandbox, server = new_server(clock=lambda: START, stamps_within_second="shared", **late)
     item = publish(server, one_row)
@@ -217,7 +217,7 @@ def test_late_stamps_come_when_they_are_due(new_server: NewServer, one_row: Path
     sandbox.advance(6.9)
     assert updated_at(server, item) == item.updated_at
     sandbox.advance(600)
-    # Whatever the worker is at.
+    # The time stamp does not depend on the worker of the sandbox.
     assert updated_at(server, item) == ended + 7 * A_SECOND
     sandbox.set_quirks(stamps_within_second="distinct")
     for _ in range(2):
@@ -227,7 +227,7 @@ def test_late_stamps_come_when_they_are_due(new_server: NewServer, one_row: Path
 
 
 def test_data_updates_may_make_revisions(new_server: NewServer, one_row: Path, tmp_path: Path):
-    # Prevents: a pipeline takes the revision of its own update for a publish by someone else.
+    # Prevents: a pipeline takes the revision of its own update for a publish by another user.
     sandbox, server = new_server(update_revisions=True, updates_move_stamp="never")
     item = publish(server, one_row)
     _, started, ended = completed(sandbox, server, update(server, item, CLEAR))
@@ -250,8 +250,7 @@ def test_sites_may_keep_no_revisions(new_server: NewServer, one_row: Path):
 
 
 def test_second_update(new_server: NewServer, one_row: Path):
-    """Prevents: updates that real servers refuse wait here behind each other, or a repeated
-    request passes for a second update."""
+    """Prevents: the sandbox queues updates that real servers refuse, or refuses repetitions."""
     sandbox, server = new_server()
     item, other = publish(server, one_row), publish(server, one_row, name="Other")
     with sandbox.held_jobs():
@@ -281,7 +280,7 @@ def test_second_update(new_server: NewServer, one_row: Path):
 def test_who_may_ask_for_a_job(
     new_server: NewServer, one_row: Path, access: str, own: str, others: str
 ):
-    """Prevents: a pipeline that is no administrator meets here only servers that let it ask."""
+    """Prevents: a pipeline meets only servers that let its user ask for jobs."""
     sandbox, admin = new_server(users=(ALICE,), job_access=access)
     alice = user(sandbox, ALICE)
     with sandbox.held_jobs():
@@ -294,12 +293,12 @@ def test_who_may_ask_for_a_job(
         assert admin.jobs.get_by_id(hers).id == hers
         cancelled = call(sandbox, "PUT", f"sites/{{site}}/jobs/{hers}", server=alice)
         assert ("" if cancelled.ok else code_of(cancelled)) == own
-    # The session lives, whatever the answer said.
+    # The session is still valid, even after an answer of 401002.
     assert alice.projects.get()[0]
 
 
 def test_jobs_in_lists(new_server: NewServer, one_row: Path):
-    """Prevents: a pipeline finds its jobs by titles and words that servers need not give."""
+    """Prevents: a pipeline finds its jobs only by titles and kinds that servers may omit."""
     sandbox, server = new_server()
     item = publish(server, one_row)
     update(server, item, CLEAR)
@@ -320,7 +319,7 @@ def test_jobs_in_lists(new_server: NewServer, one_row: Path):
 
 
 def test_jobs_may_be_gone(new_server: NewServer, one_row: Path):
-    """Prevents: a job that ended between two looks at it is taken for one that never was."""
+    """Prevents: a pipeline thinks that a job never existed, because the server removed the job."""
     sandbox, server = new_server(finished_jobs="gone")
     with sandbox.held_jobs():
         job = publish_job(server, one_row)
@@ -333,7 +332,7 @@ def test_jobs_may_be_gone(new_server: NewServer, one_row: Path):
 
 
 def test_failure_behind_a_finish_code(new_server: NewServer, one_row: Path):
-    """Prevents: a job that failed passes for done by its finish code, or a good one for failed."""
+    """Prevents: a pipeline judges a job only by its finish code, which may be wrong."""
     sandbox, server = new_server(failed_jobs="error-note")
     item = publish(server, one_row)
     jobs = [update(server, item, {**CLEAR, "target-table": "no"})]
@@ -348,8 +347,7 @@ def test_failure_behind_a_finish_code(new_server: NewServer, one_row: Path):
 
 
 def test_lists_may_lag(new_server: NewServer, one_row: Path):
-    """Prevents: a list right after a create is taken for the truth; what was just created can not
-    be had by its id, or what is old is hidden by a change."""
+    """Prevents: a pipeline trusts a list that does not show a new item yet."""
     sandbox, server = new_server(clock=lambda: START, index_lag_seconds=30)
     item, project = publish(server, one_row), server.projects.create(tsc.ProjectItem("New"))
 
@@ -366,7 +364,7 @@ def test_lists_may_lag(new_server: NewServer, one_row: Path):
 
 
 def test_who_may_update(new_server: NewServer, one_row: Path):
-    """Prevents: a user who may write, but owns nothing, updates data here only."""
+    """Prevents: only the sandbox lets a user update the data of another owner."""
     sandbox, admin = new_server(users=(ALICE,))
     item, alice = publish(admin, one_row), user(sandbox, ALICE)
     everyone = tsc.PermissionsRule(
@@ -384,14 +382,14 @@ def test_who_may_update(new_server: NewServer, one_row: Path):
 
 
 def notes(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[int, list[str]]:
-    """How a job ended: its finish code, and the texts of its notes."""
+    """Return the finish code of a job, and the texts of its notes."""
     sandbox.wait_until_idle()
     found = server.jobs.get_by_id(job.id)
     return found.finish_code, [note["text"] for note in found.status_notes or ()]
 
 
 def test_where_a_taken_name_fails(new_server: NewServer, one_row: Path, two_rows: Path):
-    """Prevents: the sandbox reports a taken name, and a real server does not."""
+    """Prevents: the sandbox reports a taken name, but a real server does not."""
     sandbox, server = new_server()
     item = publish(server, one_row)
     job = publish_job(server, two_rows, mode="CreateNew")
@@ -410,8 +408,7 @@ def test_where_a_taken_name_fails(new_server: NewServer, one_row: Path, two_rows
 def test_replace_without_effect(
     new_server: NewServer, one_row: Path, two_rows: Path, options: dict[str, str]
 ):
-    """Prevents: a pipeline that replaces data meets here only servers that can, or that say why
-    they cannot."""
+    """Prevents: a pipeline meets only servers that know Replace, or explain their refusal."""
     sandbox, server = new_server(**options)
     item = publish(server, one_row)
     job = publish_job(server, two_rows, mode="Replace")
@@ -422,8 +419,7 @@ def test_replace_without_effect(
 
 
 def test_several_tables_in_a_bare_file(new_server: NewServer, tmp_path: Path):
-    """Prevents: stars are published here, and by servers that want one table never; a package
-    with a model of its own is refused, too; a file without keys gives no reason."""
+    """Prevents: the sandbox takes every star that some servers refuse, or refuses packages."""
     sandbox, server = new_server()
     star, loose = tmp_path / "star.hyper", tmp_path / "loose.hyper"
     star.write_bytes(related_file())
@@ -442,7 +438,7 @@ def test_several_tables_in_a_bare_file(new_server: NewServer, tmp_path: Path):
 
 
 def test_missing_warnings(new_server: NewServer, one_row: Path):
-    """Prevents: a pipeline that looks before it warns can never warn for the first time."""
+    """Prevents: a pipeline that asks for warnings first fails where a data source has none."""
     sandbox, server = new_server()
     item = publish(server, one_row)
     path = f"sites/{{site}}/dataQualityWarnings/datasource/{item.id}"
@@ -457,8 +453,7 @@ def test_missing_warnings(new_server: NewServer, one_row: Path):
 
 
 def test_ids_of_tables(new_server: NewServer, tmp_path: Path):
-    """Prevents: a pipeline knows the tables of a star by one form of their ids only; they are
-    others after the same file was published again."""
+    """Prevents: a pipeline knows only one form of table identifiers, or a publish changes them."""
     sandbox, server = new_server()
     star = tmp_path / "star.hyper"
     star.write_bytes(related_file())

@@ -1,4 +1,4 @@
-"""Answers, faults and malformed requests, where the contract cannot look."""
+"""Answers, faults and malformed requests that the contract does not cover."""
 
 import re
 import socket
@@ -30,7 +30,7 @@ from tableau_sandbox_tests.test_updates import JobFailed, finished, publish_job
 
 
 def test_refresh(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
-    """Prevents: clients stumble over a progress in the answer, or over notes that come last."""
+    """Prevents: clients fail at a progress in the answer to a refresh, or at late notes."""
     item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
     answer = call(sandbox, "POST", f"sites/{{site}}/datasources/{item.id}/refresh", server=server)
     assert "progress" not in answer.text
@@ -42,7 +42,7 @@ def test_refresh(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: 
 
 
 def test_no_answer_names_a_path(shared_server: tsc.Server, tmp_path: Path, one_row: Path):
-    """Prevents: notes and refusals tell where a machine keeps its files."""
+    """Prevents: notes and refusals show paths of files on the machine."""
     broken, parquet = tmp_path / "broken.hyper", tmp_path / "broken.parquet"
     broken.write_bytes(one_row.read_bytes()[:50_000])
     parquet.write_bytes(b"PAR1")
@@ -73,7 +73,7 @@ def test_finish_code_of_a_pending_publish(
     quirks: dict[str, Any],
     codes: list[str],
 ):
-    """Prevents: a client takes the finish code of a job that waits for its result."""
+    """Prevents: a client trusts the finish code of a job that has not ended."""
     with shared_sandbox.quirks(**quirks), shared_sandbox.held_jobs():
         job = publish_job(shared_server, one_row, name="Pending")
         path = f"sites/{{site}}/jobs/{job.id}"
@@ -85,8 +85,8 @@ def test_finish_code_of_a_pending_publish(
 def test_download_without_the_extract(
     sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path
 ):
-    """Prevents: a pipeline reads XML where servers send a zip file, or fails where a data source
-    that is no extract brings its data along, before its model."""
+    """Prevents: a pipeline expects XML in place of a zip file, or fails at data before the
+    model."""
     live = publish(server, one_row)
     extract = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row), name="Extract")
 
@@ -108,7 +108,7 @@ SERVER_ERROR = tsc.server.endpoint.exceptions.InternalServerError
 
 
 def test_sessions_of_one_user_end(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: one pipeline's lost session throws all others out too."""
+    """Prevents: a fault that ends the sessions of one user ends other users' sessions as well."""
     alice = user(sandbox, ALICE)
     armed = sandbox.control.add(ExpireSessions(user=ALICE.name))
     assert server.projects.get()[0]
@@ -131,7 +131,7 @@ def test_sessions_of_one_user_end(sandbox: Sandbox, server: tsc.Server):
 def test_what_was_done_all_the_same(
     sandbox: Sandbox, server: tsc.Server, one_row: Path, fault: Any, error: Any, done: int
 ):
-    """Prevents: a client takes a lost request for one that was done, or a lost answer for none."""
+    """Prevents: a client takes a lost answer for a lost request, or a lost request for done."""
     armed = sandbox.control.add(fault)
     server.add_http_options({"timeout": 0.5 if isinstance(fault, Delay) else 20})
     with pytest.raises(error):
@@ -146,7 +146,7 @@ def test_what_was_done_all_the_same(
 
 
 def test_faults_meet_and_clear(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: a fault that was cleared strikes all the same, or hides that it has struck."""
+    """Prevents: a cleared fault still fires, or a fault does not count its hits."""
     late = sandbox.control.add(Delay(seconds=0.1, times=None))
     refused = sandbox.control.add(Refuse(status=503, times=None))
     assert call(sandbox, "GET", "serverInfo").status_code == 503
@@ -178,7 +178,7 @@ ENTITY = (
     ],
 )
 def test_malformed_xml(shared_sandbox: Sandbox, body: bytes):
-    """Prevents: a broken or hostile body brings the sandbox down, or passes for a password."""
+    """Prevents: a broken or hostile body stops the sandbox, or passes for a sign-in."""
     assert code_of(call(shared_sandbox, "POST", "auth/signin", data=body)) == "400000"
 
 
@@ -205,7 +205,7 @@ KIND = "multipart/mixed; boundary=b"
 def test_malformed_multipart(
     shared_sandbox: Sandbox, shared_server: tsc.Server, content_type: str, body: bytes
 ):
-    """Prevents: half an upload is published, or stays on the disk."""
+    """Prevents: a broken request publishes half of an upload, or leaves a file on the disk."""
     path, headers = "sites/{site}/datasources?overwrite=true", {"Content-Type": content_type}
     response = call(shared_sandbox, "POST", path, server=shared_server, data=body, headers=headers)
     assert code_of(response) == "400000"
@@ -225,7 +225,7 @@ def test_refusal_waits_for_a_client_that_still_sends(shared_sandbox: Sandbox):
 
 
 def test_client_that_hangs_up(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: an upload that breaks off is published, or stays on the disk."""
+    """Prevents: an interrupted upload is published, or leaves a file on the disk."""
     with connected(sandbox) as client:
         head = request_head(str(server.site_id), str(server.auth_token), length=100_000)
         client.sendall(head + WHOLE)
@@ -240,7 +240,7 @@ def connected(sandbox: Sandbox) -> socket.socket:
 
 
 def request_head(site: str, token: str, *, length: int) -> bytes:
-    """The beginning of a request to publish `WHOLE`."""
+    """Return the head of a request to publish `WHOLE`."""
     return (
         f"POST /api/3.27/sites/{site}/datasources?overwrite=true HTTP/1.1\r\n"
         f"Host: x\r\nX-Tableau-Auth: {token}\r\nContent-Length: {length}\r\n"
@@ -252,7 +252,7 @@ def request_head(site: str, token: str, *, length: int) -> bytes:
     ("path", "code"),
     [
         *(("api/2.4/serverInfo", ""), ("api/2.0/serverinfo", ""), ("api/3.27/SERVERINFO", "")),
-        # A client whose user ends the address of the server with a slash.
+        # Clients send these paths if the address of the server ends with a slash.
         *(("/api/2.4/serverInfo", ""), ("//api/3.27/serverinfo", "")),
         *(("api/3.28/serverInfo", "404003"), ("api/1.9/serverInfo", "404003")),
         *(("api/x/serverInfo", "404003"), ("api/3.27", "404003"), ("api/serverInfo", "404003")),
@@ -260,14 +260,14 @@ def request_head(site: str, token: str, *, length: int) -> bytes:
     ],
 )
 def test_versions_in_the_path(shared_sandbox: Sandbox, path: str, code: str):
-    """Prevents: a client finds no server, or is served a version that does not exist."""
+    """Prevents: a client finds no server, or gets a version that does not exist."""
     response = requests.get(f"{shared_sandbox.url}/{path}", timeout=TIMEOUT)
     assert ("<restApiVersion>3.27</restApiVersion>" in response.text) == (not code)
     assert not code or code_of(response) == code
 
 
 def test_values():
-    """Prevents: a whole number that loses digits, or a mark of Windows that ends a request."""
+    """Prevents: a whole number loses digits, or a byte order mark breaks a request."""
     body = '\ufeff{"a": [9007199254740993, 0.1, true, null, "é𝄞"]}'.encode()
     assert read_json(body) == {"a": [9007199254740993, 0.1, True, None, "é𝄞"]}
 
@@ -285,13 +285,13 @@ def test_values():
     ids=lambda body: repr(body[:20]),
 )
 def test_refusals(body: bytes):
-    """Prevents: a request that is read in one of two ways, or a text that ends a statement."""
+    """Prevents: the sandbox accepts JSON that is ambiguous or not valid."""
     with pytest.raises(JsonError):
         read_json(body)
 
 
 def test_life_of_a_warning(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a pipeline's warning stays for ever, takes others along, or is not visible."""
+    """Prevents: a pipeline's warning stays for ever, removes other warnings or is not visible."""
     item = publish(server, one_row)
     stale = tsc.DQWItem("STALE", "Not refreshed", active=True, severe=True)
     server.datasources.add_dqw(item, tsc.DQWItem("SENSITIVE_DATA", "Salaries"))
@@ -309,9 +309,9 @@ def test_life_of_a_warning(sandbox: Sandbox, server: tsc.Server, one_row: Path):
 
 
 def test_who_may_warn(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: what a site without the license, or a user without rights, is refused works here.
+    """Prevents: the sandbox accepts warnings without the license or the right to add them.
 
-    A client cannot tell the one from the other by what it may do otherwise.
+    A client cannot predict either refusal from its other rights.
     """
     item, alice = publish(server, one_row), user(sandbox, ALICE)
     with pytest.raises(tsc.ServerResponseError, match="403004"):

@@ -1,4 +1,4 @@
-"""Rights that depend on what no other client can see: site roles, restarts, queued jobs, scopes."""
+"""Rights that depend on site roles, groups, restarts, queued jobs, scopes and locks."""
 
 import re
 from collections.abc import Callable
@@ -43,7 +43,7 @@ from tableau_sandbox_tests.test_updates import publish_job
 
 MADE_UP = ["tableau:*", "tableau:*:*", "tableau:everything:*", "tableau:datasources", "*", ":*"]
 EVERY_SCOPE = {scope for route in API_ROUTES for scope in route.scopes}
-# There is no scope for the lists of tokens.
+# The lists of tokens have no scope.
 FREE = {
     "auth/signin",
     "auth/signout",
@@ -65,7 +65,7 @@ def for_everyone(server: tsc.Server, **capabilities: str) -> tsc.PermissionsRule
 def test_no_rule_gives_more_than_a_role(
     start_sandbox: Callable[..., Sandbox], one_row: Path, role: str, expected: str
 ):
-    """Prevents: a token without a Creator's role passes a pipeline's tests, by generous rules."""
+    """Prevents: generous rules let a token do more than its site role allows."""
     seed = UserSeed(name="ed", password="ed", site_role=role)
     sandbox = start_sandbox(users=(seed,))
     server, ed = signed_in(sandbox), user(sandbox, seed)
@@ -85,7 +85,7 @@ def test_no_rule_gives_more_than_a_role(
 
 
 def test_members_of_a_group(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a group that a pipeline names does not exist, or its rules are for all users."""
+    """Prevents: a pipeline's rules for a group apply to all users, or a restart drops the group."""
     item, group = publish(server, one_row), server.groups.create(tsc.GroupItem("Analysts"))
     (alice,) = server.users.filter(name=ALICE.name)
     server.datasources.delete_permission(item, for_everyone(server, Read="Allow", Connect="Allow"))
@@ -108,7 +108,7 @@ def test_members_of_a_group(sandbox: Sandbox, server: tsc.Server, one_row: Path)
 
 
 def test_right_that_ends_before_the_job(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a queued publish takes effect in a project that was closed meanwhile."""
+    """Prevents: a queued publish takes effect in a project that has been closed since."""
     project, alice = server.projects.create(tsc.ProjectItem("Closing")), user(sandbox, ALICE)
     item = tsc.DatasourceItem(project.id, name="Hers")
     with sandbox.held_jobs():
@@ -124,7 +124,7 @@ def test_right_that_ends_before_the_job(sandbox: Sandbox, server: tsc.Server, on
     [("admin", "403003", "name", "403005"), ("alice", "403003", "description", "403004")],
 )
 def test_default_project(sandbox: Sandbox, who: str, deleted: str, change: str, changed: str):
-    """Prevents: what each site needs is gone; on a site of others, this could do harm."""
+    """Prevents: a client deletes or renames the default project, which each site needs."""
     server = user(sandbox, ALICE) if who == "alice" else signed_in(sandbox)
     path = f"sites/{{site}}/projects/{default_project(server)}"
     assert code_of(call(sandbox, "DELETE", path, server=server)) == deleted
@@ -133,7 +133,7 @@ def test_default_project(sandbox: Sandbox, who: str, deleted: str, change: str, 
 
 
 def answered(sandbox: Sandbox, route: Route, *scopes: str) -> str:
-    """The status or the code with which a session with these scopes is answered."""
+    """Return the status or the code of a call by a session with these scopes."""
     server = signed_in(sandbox, tsc.JWTAuth(token(scp=list(scopes))))
     path = re.sub(r"\{(?!site)\w+\}", "nothing", route.pattern)
     path = path if route.versioned else f"../{path}"
@@ -143,8 +143,8 @@ def answered(sandbox: Sandbox, route: Route, *scopes: str) -> str:
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.pattern}")
 def test_each_call_needs_its_own_scope(shared_sandbox: Sandbox, route: Route):
-    """Prevents: an app works with scopes that mean something else, and is refused in production."""
-    # The wildcard of a resource is left out with the scope that it covers.
+    """Prevents: an app works here with wrong scopes, and is refused in production."""
+    # `others` has no wildcards, since a wildcard would include the scope of the call.
     others = EVERY_SCOPE - set(route.scopes)
     assert route.scopes
     assert answered(shared_sandbox, route, *others, *MADE_UP) == "401002"
@@ -154,8 +154,7 @@ def test_each_call_needs_its_own_scope(shared_sandbox: Sandbox, route: Route):
 
 
 def test_rights_survive_a_restart(sandbox: Sandbox, server: tsc.Server):
-    """Prevents: a restart opens what was closed to all users; the session of an app may do
-    everything after it, or nothing."""
+    """Prevents: a restart opens closed projects, or changes what an app's session may do."""
     app = signed_in(sandbox, tsc.JWTAuth(token(scp=["tableau:content:read"])))
     project, alice = server.projects.filter(name="Default")[0], user(sandbox, ALICE)
     server.projects.delete_permission(project, for_everyone(server, Read="Allow", Write="Allow"))
@@ -177,7 +176,10 @@ UNLOCKED = (MANAGED_BY_OWNER,) * 3
 
 
 def may_read(thing: str, rules: dict[RuleSet, tuple], *, locks: tuple[str, ...]) -> bool:
-    """Whether "ann" may read "d", in "inner", in "outer", in "top", or one of these projects."""
+    """Return whether "ann" may read the data source "d", or one of the projects around it.
+
+    "d" is in the project "inner", which is in "outer", which is in "top".
+    """
 
     def project(luid: str, parent: str | None, lock: str) -> Project:
         return Project(luid, "s", parent, "boss", luid, "", lock, "", "")
@@ -217,11 +219,11 @@ NONE, WITHOUT = MANAGED_BY_OWNER, LOCKED_WITHOUT_NESTED
     ],
 )
 def test_locks(locks: tuple[str, ...], thing: str, counts: RuleSet):
-    """Prevents: a rule counts that a lock has replaced, or one that replaces it does not."""
+    """Prevents: a rule counts that a lock has replaced, or the replacing rule does not count."""
     every = (OF_D, OF_TOP, OF_OUTER, OF_INNER, IN_TOP, IN_OUTER, IN_INNER)
     found = {each for each in every if may_read(thing, {each: (ALLOW,)}, locks=locks)}
     assert found == {counts}
-    # Leadership of the inner project is a rule about it, too.
+    # The leadership of the inner project is also a rule, which an outer lock replaces.
     assert may_read("d", {OF_INNER: (LEADS,)}, locks=locks) is (LOCKED not in locks[:2])
 
 
@@ -230,7 +232,7 @@ RULE = (
     '<permissions><granteeCapabilities><user id="%s"/><capabilities><capability name="Read"'
     ' mode="Allow"/></capabilities></granteeCapabilities></permissions>'
 )
-# Good bodies by the ends of their methods and paths.
+# Valid bodies, by the method and the end of the path.
 BODIES = {
     "POST projects": '<project name="P" description="d"/>',
     "PUT {project}": '<project description="else"/>',
@@ -255,7 +257,7 @@ BODIES = {
 def body_of(
     method: str, pattern: str, *, user: str, item: str, file: Path
 ) -> tuple[bytes, dict[str, str]]:
-    """A good body for a method of the API, and its headers."""
+    """Return a valid body for a call of the API, and the headers of the body."""
     if pattern.endswith(("{site}/datasources", "{upload}")):
         text = '<tsRequest><datasource name="Mine"/></tsRequest>'
         if pattern.endswith("{upload}"):
@@ -276,7 +278,7 @@ def body_of(
 
 
 def everything(server: tsc.Server, item: tsc.DatasourceItem) -> list[str]:
-    """All that the calls could change."""
+    """Return all values that the calls could change."""
     found = server.datasources.get_by_id(str(item.id))
     server.datasources.populate_permissions(found)
     server.datasources.populate_connections(found)
@@ -290,7 +292,7 @@ def everything(server: tsc.Server, item: tsc.DatasourceItem) -> list[str]:
 
 @pytest.mark.slow
 def test_those_without_rights_change_nothing(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: a call that forgets to ask who makes it."""
+    """Prevents: a call does not check the rights of its user."""
     project = server.projects.create(tsc.ProjectItem("Closed"))
     item = publish(server, one_row)
     server.datasources.populate_connections(item)
@@ -328,7 +330,7 @@ def test_those_without_rights_change_nothing(sandbox: Sandbox, server: tsc.Serve
         url = f"{sandbox.url}/api/3.27/{route.pattern.format_map(known)}"
         headers |= {"X-Tableau-Auth": given, "RequestID": str(uuid4())}
         answer = requests.request(route.method, url, data=body, headers=headers, timeout=TIMEOUT)
-        # What it refuses is who asks, and not what; an upload of another user is unknown.
+        # The refusal must be about the user and not the request; another user's upload is unknown.
         refused = answer.status_code in (401, 403) or "404015" in answer.text
         assert refused, f"{route.method} {route.pattern}: {answer.text}"
     assert everything(server, item) == before

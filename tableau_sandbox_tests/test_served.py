@@ -1,4 +1,4 @@
-"""The form in which a published `.tds` comes back, as from a server of 2025.3."""
+"""The form in which a server of 2025.3 returns a published `.tds`."""
 
 import zipfile
 from pathlib import Path
@@ -14,7 +14,7 @@ from tableau_sandbox_tests.contract.files import related_file
 from tableau_sandbox_tests.samples import publish, signed_in, tds_of, write_package
 
 PATH = "Data/WI/World Indicators.hyper"
-# As Tableau Desktop has saved it, and as a server gives it back.
+# A document as Tableau Desktop saves it, and as a server returns it.
 SAVED = """<?xml version='1.0' encoding='utf-8' ?>
 
 <!-- build 20203.20.1018.2303  <connection> -->
@@ -103,8 +103,7 @@ def served(tds: str, *, path: str = PATH, encoding: str = "utf-8", **more: str) 
 
 
 def test_form_of_a_server():
-    """Prevents: a pipeline that takes the form of a server for the work of somebody meets no
-    server that has one; what people have made comes back otherwise than they left it."""
+    """Prevents: the sandbox returns a `.tds` in no server's form, or changes users' work."""
     assert served(SAVED) == SERVED
     assert served(SERVED, path=served_path(PATH)) == SERVED
 
@@ -137,14 +136,14 @@ def test_form_of_a_server():
     ],
 )
 def test_other_documents(saved: str, expected: str):
-    """Prevents: a document without a manifest, or that was published before, is broken."""
+    """Prevents: the sandbox breaks a document that has no manifest or comes from a server."""
     assert served(saved, path="", content_url="S", site="") == expected
     assert served(expected, path="", content_url="S", site="") == expected
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1"])
 def test_encodings(encoding: str):
-    """Prevents: letters of a document, or of its name, become others or an error."""
+    """Prevents: characters of a document or of its name change, or cause an error."""
     declared = encoding.removesuffix("-sig")
     tds = f"<?xml version='1.0' encoding='{declared}'?><datasource><connection class='\xe9' />"
     found = served(f"{tds}</datasource>", encoding=encoding, content_url="\u03a9")
@@ -154,8 +153,7 @@ def test_encodings(encoding: str):
 
 
 def test_round_trips(start_sandbox: Any, tmp_path: Path, one_row: Path):
-    """Prevents: what a server gave back is something else after it was published again, or its
-    data are not where the document says."""
+    """Prevents: a document from a server changes when it is published again, or loses its data."""
     sandbox: Sandbox = start_sandbox(sites=("shop",))
     auth = tsc.TableauAuth(sandbox.user, sandbox.password, "shop")
     server = signed_in(sandbox, auth)

@@ -1,4 +1,4 @@
-"""The command, the fixture, the clock, and what outlives a restart."""
+"""The command, the fixture and the clock of the sandbox, and its restarts."""
 
 import re
 import socket
@@ -27,8 +27,10 @@ from tableau_sandbox_tests.test_updates import CLEAR, publish_job, update
 def started_sandbox(
     data_dir: Path, *arguments: str
 ) -> Generator[tuple[subprocess.Popen[str], str], None, None]:
-    """The command `tableau-sandbox` in a process of its own, and the address that it prints; the
-    process is killed in the end."""
+    """Start `tableau-sandbox` in a separate process; yield the process and its address.
+
+    The process is killed at the end of the block.
+    """
     command = [sys.executable, "-m", "tableau_sandbox", "--port", "0", "--data-dir", str(data_dir)]
     with subprocess.Popen(
         [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -42,7 +44,7 @@ def started_sandbox(
 
 @pytest.mark.slow
 def test_requests_are_logged_without_secrets(tmp_path: Path):
-    """Prevents: no page shows what a client does, or pages show its secret."""
+    """Prevents: the log does not show the requests of a client, or shows secrets."""
     with started_sandbox(tmp_path) as (process, url):
         server = signed_in(url, tsc.PersonalAccessTokenAuth("pipeline", "pipeline-secret"))
         requests.get(f"{url}/a%0Ab?token=t0ken", timeout=TIMEOUT)
@@ -70,15 +72,14 @@ def test_requests_are_logged_without_secrets(tmp_path: Path):
     ],
 )
 def test_senseless_arguments(arguments: str, message: str, capsys: pytest.CaptureFixture[str]):
-    """Prevents: a typing error ends in a traceback, or starts another sandbox than intended."""
+    """Prevents: a mistyped argument ends in a traceback, or starts an unintended sandbox."""
     with pytest.raises(SystemExit):
         main(arguments.split())
     assert message in capsys.readouterr().err
 
 
 def test_what_cannot_be_used(sandbox: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Prevents: a traceback that does not say what to move away, or a second sandbox on the data;
-    a test whose sandbox does not start never hears why."""
+    """Prevents: a failed start shows a traceback, or two sandboxes share their data."""
     broken = tmp_path / "broken"
     (tmp_path / "file").touch()
     broken.mkdir()
@@ -99,7 +100,7 @@ def test_what_cannot_be_used(sandbox: Sandbox, tmp_path: Path, capsys: pytest.Ca
 
 
 def test_where_only_the_pipeline_is_installed():
-    """Prevents: a traceback that does not say what to install."""
+    """Prevents: a missing package shows as a traceback that does not say what to install."""
     code = (
         "import sys; sys.modules['starlette'] = None\n"
         "from tableau_sandbox.__main__ import main\n"
@@ -122,7 +123,7 @@ sys.exit(pytest.main(["-p", "no:cacheprovider", "-q", *sys.argv[1:]]))
 
 @pytest.mark.slow
 def test_pytest_starts_without_the_extra(tmp_path: Path):
-    """Prevents: pytest fails in every project that installs the pipeline without the sandbox."""
+    """Prevents: pytest fails in projects that install the pipeline without the sandbox."""
     test = tmp_path / "test_mine.py"
     test.write_text("def test_a(): pass\ndef test_b(tableau_sandbox): pass\n")
     command = [sys.executable, "-c", _WITHOUT_THE_EXTRA, str(test)]
@@ -136,14 +137,13 @@ SECOND = START.replace(microsecond=0)
 
 
 def date_of(response: requests.Response) -> datetime:
-    # Two headers of one name would be joined by a comma, and more.
+    # A second Date header would be joined to the first, with another comma.
     assert response.headers["Date"].count(",") == 1
     return parsedate_to_datetime(response.headers["Date"])
 
 
 def test_every_answer_has_the_time_of_the_sandbox(new_server: NewServer, one_row: Path):
-    """Prevents: a client that reckons by the clock of the server reckons by the one of its
-    machine."""
+    """Prevents: answers show the time of the machine instead of the sandbox's own time."""
     sandbox, server = new_server(clock=lambda: START)
     datasource = f"sites/{{site}}/datasources/{publish(server, one_row).id}"
 
@@ -168,7 +168,7 @@ def test_every_answer_has_the_time_of_the_sandbox(new_server: NewServer, one_row
 
 
 def test_clock_may_disagree_with_the_machine(new_server: NewServer, one_row: Path):
-    """Prevents: a pipeline compares times of two machines, and is never found out."""
+    """Prevents: a pipeline compares times of two machines, and no test shows the mistake."""
     sandbox, server = new_server(clock_offset=-7200)
     expected = datetime.now(UTC) - timedelta(seconds=7200)
     close = timedelta(seconds=30)
@@ -203,7 +203,7 @@ def test_everything_survives_a_restart(
 
 
 def test_waiting_has_an_end(new_server: NewServer, one_row: Path):
-    """Prevents: a test waits for a job that it holds, or for ever."""
+    """Prevents: a test waits for jobs that it holds itself, or waits for ever."""
     sandbox, server = new_server(job_delay=60)
     with pytest.raises(TimeoutError, match="no jobs"):
         sandbox.wait_until_running(timeout=0.05)
@@ -216,7 +216,7 @@ def test_waiting_has_an_end(new_server: NewServer, one_row: Path):
 
 
 def test_quirks_can_change_later(new_server: NewServer, one_row: Path):
-    """Prevents: a simulation has to start a sandbox for each answer."""
+    """Prevents: a simulation has to start a new sandbox for each answer."""
     sandbox, server = new_server()
     item = publish(server, one_row)
     first = update(server, item, CLEAR, id="x")

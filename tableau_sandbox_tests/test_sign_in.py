@@ -1,4 +1,4 @@
-"""Sessions and credentials, beyond what any server's client can ask for."""
+"""Sessions and credentials, where the contract cannot check them."""
 
 import socket
 import ssl
@@ -36,7 +36,7 @@ def token(
     algorithm: str = "HS256",
     **claims: object,
 ) -> str:
-    """A sound token, but for what the arguments change; a claim that is None is left out."""
+    """Return a valid token with some changes; a claim that is None is left out."""
     sound = {"iss": APP.client_id, "aud": "tableau", "sub": "admin", "jti": str(uuid4())}
     sound |= {"exp": datetime.now(UTC) + timedelta(minutes=9), "scp": ["tableau:content:read"]}
     made = {name: value for name, value in {**sound, **claims}.items() if value is not None}
@@ -46,7 +46,7 @@ def token(
 
 @pytest.mark.parametrize("kind", ["token", "password", "app"])
 def test_sessions_that_have_no_limit(start_sandbox: Callable[..., Sandbox], kind: str):
-    """Prevents: parallel workers end each other's sessions where a real server keeps all."""
+    """Prevents: parallel workers end each other's sessions, which a real server would keep."""
     sandbox = start_sandbox(one_session_per_token=kind != "token")
     auths = {"token": lambda: TOKEN, "password": lambda: ADMIN, "app": lambda: tsc.JWTAuth(token())}
     several = [signed_in(sandbox, auths[kind]()) for _ in range(2)]
@@ -54,7 +54,7 @@ def test_sessions_that_have_no_limit(start_sandbox: Callable[..., Sandbox], kind
 
 
 def test_sessions_expire(new_server: NewServer):
-    """Prevents: a long run is never tested against a session that ends under it."""
+    """Prevents: no test shows how a long run handles a session that expires."""
     sandbox, server = new_server(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC), session_minutes=10)
     sandbox.advance(599)
     assert server.projects.get()[0]
@@ -80,13 +80,13 @@ def test_sessions_expire(new_server: NewServer):
     ],
 )
 def test_unsound_tokens(shared_sandbox: Sandbox, changes: dict, reason: str):
-    """Prevents: a token that real servers refuse lets its user in here."""
+    """Prevents: the sandbox accepts a token that real servers refuse."""
     with pytest.raises(tsc.FailedSignInError, match=rf"401001.*\n.*{reason}"):
         signed_in(shared_sandbox, tsc.JWTAuth(token(**changes)))
 
 
 def test_without_a_license(start_sandbox: Callable[..., Sandbox]):
-    """Prevents: a user without a license works here, and cannot even sign in in production."""
+    """Prevents: a user without a license signs in here, but not to a real server."""
     sandbox = start_sandbox(users=(UserSeed(name="una", password="una", site_role="Unlicensed"),))
     with pytest.raises(tsc.FailedSignInError, match="401001"):
         signed_in(sandbox, tsc.TableauAuth("una", "una"))
@@ -140,8 +140,7 @@ def test_defaults_stay_at_home(
 
 @pytest.mark.slow
 def test_open_to_other_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: it takes what is documented besides what was chosen, or says what was chosen; a
-    caller that does not read what the sandbox says blocks it."""
+    """Prevents: an open sandbox accepts documented credentials, or prints the chosen secrets."""
     for name, value in OWN.items():
         monkeypatch.setenv(name, value)
     with started_sandbox(tmp_path, "--quiet", "--host", "0.0.0.0") as (process, url):
@@ -161,7 +160,7 @@ def test_open_to_other_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_data_that_had_the_defaults(tmp_path: Path, one_row: Path):
-    """Prevents: data from a developer's machine bring the documented password with them."""
+    """Prevents: data of a developer's machine bring the documented password to a network."""
     with running_sandbox(tmp_path) as sandbox:
         admin = signed_in(sandbox)
         item = publish(admin, one_row)
@@ -170,7 +169,7 @@ def test_data_that_had_the_defaults(tmp_path: Path, one_row: Path):
             with pytest.raises(tsc.FailedSignInError):
                 signed_in(sandbox, auth)
         boss = signed_in(sandbox, BOSS_AUTH)
-        # It is the same user, with another name.
+        # The administrator is the same user, with another name.
         assert boss.datasources.get_by_id(item.id).owner_id == boss.user_id == admin.user_id
         assert signed_in(sandbox, BOSS_TOKEN).user_id == boss.user_id
         admin._server_address = sandbox.url
@@ -179,7 +178,7 @@ def test_data_that_had_the_defaults(tmp_path: Path, one_row: Path):
 
 
 def test_names_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
-    """Prevents: the administrator's name was someone else's, and they share content, or crash."""
+    """Prevents: an administrator takes over the content of another user with the same name."""
     other = UserSeed(name="admin", password="other", site_role="Viewer")
     with running_sandbox(tmp_path, admin=BOSS, users=(other,)) as sandbox:
         admin = signed_in(sandbox, tsc.TableauAuth("admin", "other"))
@@ -190,7 +189,7 @@ def test_names_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_names_in_another_case(tmp_path: Path):
-    """Prevents: a traceback about a foreign key, or a user with the rights of the administrator."""
+    """Prevents: names that differ only in case cause a traceback, or give a user more rights."""
     first = UserSeed(name="Ann", password="first", tokens=(("one", "secret"),))
     with running_sandbox(tmp_path, users=(first,)) as sandbox:
         ann = signed_in(sandbox, tsc.TableauAuth("ann", "first"))
@@ -208,7 +207,7 @@ def test_names_in_another_case(tmp_path: Path):
 
 
 def test_files_are_private(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
-    """Prevents: other users of the machine read what was published, uploaded or signed."""
+    """Prevents: other users of the machine read published files, uploads or keys."""
     publish(server, one_row)
     server.fileuploads.upload(str(one_row))
     with sandbox.held_jobs():
@@ -221,8 +220,7 @@ def test_files_are_private(sandbox: Sandbox, server: tsc.Server, tmp_path: Path,
 
 
 def test_tls(start_sandbox: Callable[..., Sandbox], one_row: Path):
-    """Prevents: clients that insist on https cannot be tried, or lose their trust at a restart; a
-    certificate for one address only, or for clients that check little."""
+    """Prevents: clients that insist on https fail, or lose their trust at a restart."""
     sandbox = start_sandbox(tls=True)
     options = {"verify": str(sandbox.certificate)}
     server = tsc.Server(sandbox.url, use_server_version=True, http_options=options)

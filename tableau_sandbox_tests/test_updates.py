@@ -45,7 +45,7 @@ def update(
 
 
 def finished(server: tsc.Server, job: tsc.JobItem | tsc.BackgroundJobItem) -> tsc.JobItem:
-    """As TSC's `wait_for_job`, which pauses for half a second at first."""
+    """Wait for a job like TSC's `wait_for_job`, but without its first pause of half a second."""
     deadline = monotonic() + 30
     while (found := server.jobs.get_by_id(job.id)).completed_at is None:
         assert monotonic() < deadline, "the job does not end"
@@ -62,7 +62,7 @@ def patch(
 
 
 def test_requests_are_remembered_for_a_day(new_server: NewServer, one_row: Path):
-    """Prevents: a failed request is repeated within a day, or a successful one never again."""
+    """Prevents: a failed request is repeated within a day, or a RequestID is never forgotten."""
     sandbox, server = new_server(clock=lambda: START, session_minutes=10_000)
     item = publish(server, one_row)
     bad = update(server, item, {**CLEAR, "target-table": "no"}, id="x")
@@ -79,7 +79,7 @@ def test_requests_are_remembered_for_a_day(new_server: NewServer, one_row: Path)
 def test_refused_requests_cost_nothing(
     sandbox: Sandbox, server: tsc.Server, one_row: Path, two_rows: Path
 ):
-    # Prevents: a mistake in a batch uses up its RequestID or its payload.
+    # Prevents: a mistake in a batch uses up the RequestID or the payload.
     item = publish(server, one_row)
     upload = server.fileuploads.upload(str(two_rows))
     query, headers = f"?uploadSessionId={upload}", {"RequestID": "x"}
@@ -92,7 +92,7 @@ def test_refused_requests_cost_nothing(
 
 
 def test_payload_of_another_user(new_server: NewServer, one_row: Path):
-    """Prevents: a user learns of another user's upload, and how large it is."""
+    """Prevents: a user learns about an upload of another user, or about its size."""
     sandbox, server = new_server(users=(ALICE,), update_limit_mb=0.001)
     upload = server.fileuploads.upload(str(one_row))
     alice = signed_in(sandbox, tsc.TableauAuth(ALICE.name, ALICE.password))
@@ -111,8 +111,8 @@ def test_publish_waits_for_an_update(server: tsc.Server, one_row: Path, two_rows
 
 
 def test_extract_in_a_package(new_server: NewServer, tmp_path: Path, one_row: Path):
-    # Prevents: an extract of another database passes for data in Hyper, which are updated and not
-    # refreshed; its refreshes pile up, or never end.
+    # Prevents: the sandbox updates an extract of another database, or runs several refreshes of one
+    # extract at once.
     sandbox, server = new_server()
     item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
     assert (item.datasource_type, item.has_extracts) == ("postgres", True)
@@ -152,7 +152,7 @@ def connection_of(server: tsc.Server, item: tsc.DatasourceItem) -> tsc.Connectio
 
 
 def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
-    """Prevents: new credentials of a connection are lost at once, outlive a publish, or leak."""
+    """Prevents: new credentials of a connection are lost, survive a publish, or leak."""
     item = publish(server, one_row)
     connection = connection_of(server, item)
     connection.server_address, connection.server_port = "db.example.com", "5432"
@@ -171,7 +171,7 @@ def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     assert not connection_of(server, item).username
 
 
-# Jobs stay in progress until the clock of a sandbox is moved by so many seconds.
+# Jobs stay in progress until a test moves the clock of the sandbox by so many seconds.
 SOME_TIME = 60
 
 
@@ -185,7 +185,7 @@ def publish_job(
 def test_jobs_wait_their_turn_and_can_be_cancelled(
     new_server: NewServer, tmp_path: Path, one_row: Path, two_rows: Path
 ):
-    """Prevents: jobs overtake each other, or a cancelled one takes effect all the same."""
+    """Prevents: jobs overtake each other, or a cancelled job takes effect."""
     slow, server = new_server(job_delay=SOME_TIME)
     first, second = publish_job(server, one_row), publish_job(server, two_rows)
     slow.wait_until_running()
@@ -199,7 +199,7 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     with pytest.raises(tsc.ServerResponseError, match="403091"):
         server.jobs.cancel(second)
     assert list((tmp_path / "sandbox" / "incoming").iterdir()) == []
-    # So can one that runs, before it takes effect.
+    # A running job can be cancelled as well, before it takes effect.
     third = publish_job(server, two_rows)
     slow.wait_until_running()
     server.jobs.cancel(third)
@@ -212,7 +212,7 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
 
 
 def test_name_taken_while_the_job_waited(new_server: NewServer, one_row: Path, two_rows: Path):
-    """Prevents: a job publishes over what got its name meanwhile."""
+    """Prevents: a queued job replaces a data source that has taken its name since."""
     slow, server = new_server(job_delay=SOME_TIME)
     for taken_name in ("in-job", "at-request"):
         slow.set_quirks(taken_name=taken_name)
@@ -226,7 +226,7 @@ def test_name_taken_while_the_job_waited(new_server: NewServer, one_row: Path, t
 
 
 def test_jobs_left_behind_have_failed(new_server: NewServer, one_row: Path):
-    """Prevents: a client waits for ever for a job that a stopped server had taken in."""
+    """Prevents: a client waits for ever for a job of a server that was stopped."""
     slow, server = new_server(job_delay=SOME_TIME)
     jobs = [publish_job(server, one_row) for _ in range(2)]
     slow.wait_until_running()
@@ -239,11 +239,11 @@ def test_jobs_left_behind_have_failed(new_server: NewServer, one_row: Path):
 
 
 def test_filters_order_and_pages(new_server: NewServer, tmp_path: Path, one_row: Path):
-    """Prevents: an orchestrator that looks for its jobs finds others, or all of them."""
+    """Prevents: an orchestrator that filters jobs finds wrong jobs, or all jobs."""
     bad = tmp_path / "bad.hyper"
     bad.write_bytes(b"bad")
     sandbox, server = new_server(clock=lambda: START, session_minutes=60 * 24 * 9)
-    # Each on a day of its own; the last one fails.
+    # Each job runs on a day of its own; the last job fails.
     for name, file in (("A", one_row), ("B", one_row), ("C", bad)):
         publish_job(server, file, name=name)
         sandbox.wait_until_idle()
@@ -284,7 +284,7 @@ def test_filters_order_and_pages(new_server: NewServer, tmp_path: Path, one_row:
 
 
 def test_senseless_filters(shared_sandbox: Sandbox, shared_server: tsc.Server):
-    # Prevents: a filter that real servers do not know is passed over in silence.
+    # Prevents: the sandbox silently ignores a filter that real servers do not know.
     for wrong in (
         *("createdAt:gt:yesterday", "createdAt:gt:2026-01-01T00:00:00", "createdAt:has:2026"),
         *("progress:gt:half", "status:has:Fail", "notes:eq:x", "priority:eq:50"),
@@ -302,7 +302,7 @@ def queued(number: int, kind: str) -> Job:
     ("held", "ready"), [([], "0123"), ([UPDATE], "03"), ([UPDATE, PUBLISH], "3"), ([None], "")]
 )
 def test_next_job(held: list[str | None], ready: str, order: str):
-    """Prevents: a held job runs, one that may run does not, or jobs overtake each other unasked."""
+    """Prevents: a held job runs, an allowed job does not, or jobs overtake each other."""
     kinds = [PUBLISH, UPDATE, UPDATE, REFRESH]
     jobs = [queued(number, kind) for number, kind in enumerate(kinds)]
     control = Control(faults=[HoldJobs(job_kind=kind) for kind in held])
@@ -310,7 +310,7 @@ def test_next_job(held: list[str | None], ready: str, order: str):
     for _ in range(3):
         chosen = control.choose_job(jobs, order)
         assert chosen in (allowed[:1] if order == "fifo" else allowed) or not (allowed or chosen)
-    # Each job is counted once, however often it was passed over.
+    # A fault counts each job once, even if the job has been skipped several times.
     control.choose_job([*jobs, queued(4, UPDATE)], order)
     for armed in control.faults():
         kind = armed.fault.job_kind

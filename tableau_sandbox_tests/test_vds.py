@@ -1,4 +1,4 @@
-"""Who may query, what is computed of published data, and what Tableau leaves open."""
+"""VizQL Data Service: who may query, what it computes, and what Tableau leaves open."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -19,33 +19,33 @@ from tableau_sandbox_tests.test_updates import APPEND, finished, update
 
 @pytest.fixture(scope="module")
 def vds(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
-    """One sandbox for the tests of a module, which leave it as they found it."""
+    """Yield a sandbox for the tests of this module, which do not change its settings."""
     with running_sandbox(tmp_path_factory.mktemp("vds") / "data", users=(ALICE,)) as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="module")
 def admin(vds: Sandbox) -> tsc.Server:
-    """Tableau's own client, signed in as the administrator, who owns what is published."""
+    """Return Tableau's own client of the administrator, who owns all data sources here."""
     return signed_in(vds)
 
 
 @pytest.fixture(scope="module")
 def session(vds: Sandbox) -> Session:
-    """Another session of the administrator, to ask the service without a library."""
+    """Return another session of the administrator, for requests without Tableau's client."""
     return Session(vds.url, ENVIRONMENT)
 
 
 @pytest.fixture(scope="module")
 def alice(vds: Sandbox) -> Session:
-    """A session of a user who owns nothing that the administrator has published."""
+    """Return the session of a user who owns none of the data sources."""
     ((name, value),) = ALICE.tokens
     return Session(vds.url, {"TABLEAU_TOKEN_NAME": name, "TABLEAU_TOKEN_VALUE": value})
 
 
 @pytest.fixture(scope="module")
 def single(admin: tsc.Server, one_row: Path) -> str:
-    """The LUID of a data source with the table "Extract", whose row is (1, 'one')."""
+    """Return the LUID of a data source with the table "Extract", whose row is (1, 'one')."""
     return publish(admin, one_row, name="Single").id
 
 
@@ -64,7 +64,7 @@ REFUSED = {
 
 
 def test_refused_queries(admin: tsc.Server, session: Session, tmp_path: Path):
-    """Prevents: a query is answered that a server refuses, or whose joins are unknown."""
+    """Prevents: the sandbox answers a query that servers refuse, or whose joins are unknown."""
     file = tmp_path / "two.hyper"
     file.write_bytes(related_file('INSERT INTO "Extract"."One" VALUES (1)'))
     two = publish(admin, file, name="Two").id
@@ -79,7 +79,7 @@ def test_refused_queries(admin: tsc.Server, session: Session, tmp_path: Path):
     refused(query(session, two, "COUNT([One])", "COUNT([Two])"), "501000")
 
 
-# As Tableau Desktop saves an extract of one table of a database.
+# The document of an extract of one database table, as Tableau Desktop saves it.
 RECORD = """<metadata-record class='column'><remote-name>{0}</remote-name>
   <local-name>[{1}]</local-name><local-type>{2}</local-type>
   <_.fcp.ObjectModelEncapsulateLegacy.true...object-id>[people_1]</_.fcp.ObjectModelEncapsulateLegacy.true...object-id>
@@ -108,13 +108,16 @@ TDS = f"""<datasource version='18.1'>
 
 
 def analysts(admin: tsc.Server, folder: Path, hyper: Path, name: str) -> str:
-    """Publish a data source as an analyst made it, with an attribute of the field "name"."""
+    """Publish a data source of an analyst; `name` is an attribute of its field "name".
+
+    Return its LUID.
+    """
     members = {"e.tds": TDS.replace("NAME />", f"{name} />"), "Data/e.hyper": hyper}
     return publish(admin, write_package(folder / "p.tdsx", members), name=f"Analyst {name}").id
 
 
 def test_model_of_an_analyst(admin: tsc.Server, session: Session, tmp_path: Path, one_row: Path):
-    """Prevents: a client that knows our own models only is lost in those that people made."""
+    """Prevents: a client understands only the models that our pipeline makes."""
     luid = analysts(admin, tmp_path, one_row, "hidden='true'")
     number, twice = fields(session, luid)
     assert (number["fieldName"], number["fieldCaption"]) == ("id", "Number")
@@ -144,7 +147,7 @@ SINCE = {
 
 
 def test_capability(vds: Sandbox, admin: tsc.Server, alice: Session, session: Session, single: str):
-    """Prevents: a user who sees a data source may query it here, and is refused in production."""
+    """Prevents: a user may query here without the capability that a real server requires."""
     item, herself = admin.datasources.get_by_id(single), tsc.UserItem.as_reference(alice.user)
 
     def rule(capability: str, mode: str) -> None:
@@ -168,7 +171,7 @@ def test_capability(vds: Sandbox, admin: tsc.Server, alice: Session, session: Se
 
 @pytest.mark.parametrize("schema", ["20251", "20252", "20253", "20261", "20262"])
 def test_each_version(vds: Sandbox, session: Session, single: str, schema: str):
-    """Prevents: a client sends what older servers refuse, and never learns of it."""
+    """Prevents: no test shows a client that older servers refuse its options."""
     with vds.quirks(vds_schema=schema):
         for option, since in SINCE.items():
             answer = query(session, single, "COUNT([id])", options={option: False})
@@ -186,7 +189,7 @@ def test_each_version(vds: Sandbox, session: Session, single: str, schema: str):
 def test_answers_to_empty_aggregates(
     vds: Sandbox, admin: tsc.Server, session: Session, single: str, tmp_path: Path
 ):
-    """Prevents: a client knows one form of zero only."""
+    """Prevents: a client is tested with only one answer to an aggregate over no rows."""
     file = write_hyper(tmp_path / "empty.hyper", "SELECT 1 AS id WHERE FALSE")
     empty = publish(admin, file, name="Empty").id
     assert values(query(session, empty, ROWS)) == []
@@ -200,7 +203,7 @@ def test_answers_to_empty_aggregates(
 def test_rows_that_the_user_may_not_see(
     vds: Sandbox, admin: tsc.Server, session: Session, single: str, two_rows: Path
 ):
-    """Prevents: a client calls rows lost that only its user cannot see."""
+    """Prevents: a client reports lost rows, but its user may not see these rows."""
     double = publish(admin, two_rows, name="Double").id
     with vds.armed(HideRows(rows=1)) as fault:
         assert values(query(session, double, COUNTED)) == [1]
@@ -211,7 +214,7 @@ def test_rows_that_the_user_may_not_see(
 def test_answers_of_before_a_change(
     vds: Sandbox, admin: tsc.Server, session: Session, one_row: Path
 ):
-    """Prevents: a client compares counts of before its update, and calls the update lost."""
+    """Prevents: a client reads counts from before its update, and reports a lost update."""
     item = publish(admin, one_row, name="Stale")
 
     def counts(times: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Trials of sites that do what Tableau documents, and of ten sites that do something else."""
+"""Trials of sites that behave as documented, and of sites that differ."""
 
 import os
 import re
@@ -51,7 +51,7 @@ NO_LIST = dict.fromkeys(
     ),
     "may not list jobs",
 )
-# What a user who may not ask for jobs cannot find out.
+# Facts that a user who may not ask for jobs cannot check.
 NO_JOBS = NO_LIST | {
     "finished-job-is-kept": "may not ask for jobs",
     "listed-at-once": "may not ask for jobs",
@@ -60,9 +60,9 @@ NO_JOBS = NO_LIST | {
     "failed-update": "may not ask for jobs",
     "taken-name-as-a-job": "may not ask for jobs",
 }
-# The others are left to `make test-long`.
+# The sites that every run tries; `make test-long` tries all sites.
 _IN_CI = ("as documented", "a creator", "ended sessions", "2024.3", "blocks as they come")
-# For each site: its quirks, who signs in, and what is not as assumed.
+# For each site: its quirks, the user, and the facts that are not as assumed.
 SITES: Mapping[str, tuple[dict[str, Any], tuple[str, str], dict[str, str]]] = {
     "as documented": ({}, ADMIN, {}),
     "a creator": ({}, ANN, NO_JOBS),
@@ -173,7 +173,7 @@ SITES: Mapping[str, tuple[dict[str, Any], tuple[str, str], dict[str, str]]] = {
 def site_of(
     folder: Path, user: tuple[str, str], **quirks: Any
 ) -> Generator[tuple[Sandbox, TableauSite]]:
-    """A site with these quirks, on which jobs wait a little, as a second one is sent meanwhile."""
+    """Yield a site with these quirks; its jobs wait a little, so that two jobs can overlap."""
     ann = UserSeed(name=ANN[0], password=ANN[1])
     options: dict[str, Any] = {"job_delay": 0.3, **quirks}
     with (
@@ -184,14 +184,14 @@ def site_of(
 
 
 def tried(site: TableauSite, folder: Path, **more: Any) -> Trial:
-    """A trial with a folder of its own."""
+    """Try a site out, with the files of the trial in `folder`."""
     given: dict[str, Any] = {"wait": 20, "resume": False, "tell": lambda _: None, **more}
     place = {"folder": folder / "trials", "backups": folder / "kept"}
     return try_out(site, hyper_process(), "Default", **place, **given)
 
 
 def publish(site: TableauSite, folder: Path, name: str) -> None:
-    """Publish a data source, as its user does in Desktop."""
+    """Publish a data source, as a user does in Tableau Desktop."""
     file = folder / "theirs.hyper"
     with new_file(hyper_process(), file, version=2) as connection:
         create_table(connection, TableName(NEW, "Extract", "Extract"), {"id": "BIGINT"})
@@ -200,12 +200,12 @@ def publish(site: TableauSite, folder: Path, name: str) -> None:
 
 
 def left(site: TableauSite) -> list[str]:
-    """The data sources of the project."""
+    """Return the names of the data sources in the project."""
     return [each.name for each in site.in_project(site.project("Default", create=False))]
 
 
 def refreshes(sandbox: Sandbox, folder: Path, user: tuple[str, str], **quirks: Any) -> None:
-    """Refreshes take the right road at once: none of their jobs fails."""
+    """Check that refreshes use what a trial has found: none of their jobs fails."""
     with session(sandbox) as eyes:
 
         def pipeline(name: str, **more: Any) -> Pipeline:
@@ -239,11 +239,10 @@ def refreshes(sandbox: Sandbox, folder: Path, user: tuple[str, str], **quirks: A
     "name", [pytest.param(name, marks=() if name in _IN_CI else pytest.mark.long) for name in SITES]
 )
 def test_what_a_trial_finds(tmp_path: Path, name: str):
-    """Prevents: a trial that misses what a site does, tells of what it does not, or leaves it to
-    the first refresh to find out by a failure."""
+    """Prevents: a trial is wrong about a site, or leaves a fact to the first failed refresh."""
     quirks, user, differences = SITES[name]
     with site_of(tmp_path, user, **quirks) as (sandbox, site):
-        # A user who may not ask for jobs waits so long for those that fail.
+        # A user who may not ask for jobs waits so long for a job that fails.
         trial = tried(site, tmp_path, wait=20 if user == ADMIN else 8)
         assert left(site) == []
         refreshes(sandbox, tmp_path, user, **quirks)
@@ -257,7 +256,7 @@ def test_what_a_trial_finds(tmp_path: Path, name: str):
 
 @pytest.mark.slow
 def test_usual_site(tmp_path: Path):
-    """Prevents: a trial that ends with an error, leaves something, or is not remembered."""
+    """Prevents: a trial fails, leaves data sources behind, or does not record its facts."""
     with site_of(tmp_path, ADMIN) as (_, site):
         trial = tried(site, tmp_path)
         facts = record_of(site, tmp_path / "sites").facts
@@ -271,7 +270,7 @@ def test_usual_site(tmp_path: Path):
 
 
 def test_project_that_is_not_there(tmp_path: Path):
-    """Prevents: data sources of a trial in a project that the user has not named."""
+    """Prevents: a trial publishes into a project that the user has not named."""
     with site_of(tmp_path, ADMIN) as (_, site):
         with pytest.raises(RefusedError, match="Nowhere"):
             try_out(
@@ -290,7 +289,7 @@ def test_project_that_is_not_there(tmp_path: Path):
 
 @pytest.mark.slow
 def test_long_queue(tmp_path: Path):
-    """Prevents: a trial that begins again each time, where the queue of a site is long."""
+    """Prevents: on a site with a long queue, each trial starts from the beginning."""
     steps: list[str] = []
     with site_of(tmp_path, ADMIN, job_delay=0) as (sandbox, site):
 
@@ -313,7 +312,7 @@ def test_long_queue(tmp_path: Path):
 
 
 class Held:
-    """Jobs that wait from `enter` to `leave`."""
+    """Holds the jobs of a sandbox from `enter` to `leave`."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._armed = sandbox.armed(HoldJobs())
@@ -355,7 +354,7 @@ with signed_in(url, site="", credentials=Password("admin", "admin")) as site:
 def test_nothing_is_left_of_a_trial_that_was_ended(
     tmp_path: Path, end: signal.Signals, steps: Sequence[tuple[str, object]]
 ):
-    """Prevents: forgotten data sources in a project, after a trial was ended."""
+    """Prevents: a trial that was ended leaves data sources in the project for ever."""
     with site_of(tmp_path, ADMIN, job_delay=0.05) as (_, site):
         for step, _ in steps:
             command = [sys.executable, "-c", KILLED, site.url, str(tmp_path), step, str(int(end))]
@@ -370,7 +369,7 @@ def test_nothing_is_left_of_a_trial_that_was_ended(
 
 @pytest.mark.slow
 def test_only_what_a_trial_has_made_is_deleted(tmp_path: Path):
-    """Prevents: a trial deletes a data source of somebody whose name is alike."""
+    """Prevents: a trial deletes a data source of another user that has a similar name."""
     with site_of(tmp_path, ADMIN, job_delay=0) as (sandbox, site):
         with session(sandbox, *ANN) as anns:
             theirs = ["tableau-pipeline trial 0123abcd site", "tableau-pipeline trial of mine"]
@@ -382,8 +381,7 @@ def test_only_what_a_trial_has_made_is_deleted(tmp_path: Path):
 
 @pytest.mark.slow
 def test_as_a_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a page that shows what the command does not write, or a command that needs more
-    than an installed package and the variables of the site."""
+    """Prevents: the page shows output that the command does not write, or hides a setting."""
     quirks: dict[str, Any] = {"updates_move_stamp": "late", "several_tables": "refused"}
     for name in [name for name in os.environ if re.match("TABLEAU_|PIPELINE_|DAGSTER_", name)]:
         monkeypatch.delenv(name)
@@ -407,19 +405,19 @@ def test_as_a_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def documented_transcript(command: str) -> list[str]:
-    """What the page says that a command writes."""
+    """Return the output of a command, as the page shows it."""
     blocks = page("how-to/first-contact.md").whole.blocks("console")
     text = next(each for each in blocks if each.startswith(f"$ {command}\n"))
     return text.strip().splitlines()[1:]
 
 
 def test_facts_are_documented():
-    """Prevents: a fact whose meaning for refreshes the page lacks, or one that no trial answers."""
+    """Prevents: the page does not explain a fact, or explains a fact that no trial checks."""
     rows = page("how-to/first-contact.md").whole.rows()
     facts = {row["what it means"]: row["if these differ"].split(", ") for row in rows}
     listed = [name for names in facts.values() for name in names]
     assert sorted(listed) == sorted(FACTS)
-    # A table that calms where the report warns is worse than none.
+    # The page must not call a difference harmless if the report warns of that difference.
     harmless = [name for name, fact in FACTS.items() if fact.if_different.startswith("None:")]
     assert sorted(facts["Nothing."]) == sorted(harmless)
     learnt = "Refreshes know it from now on."

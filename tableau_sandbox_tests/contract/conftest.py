@@ -1,4 +1,4 @@
-"""Runs the facts against a sandbox of their own, or with `--server` against anybody's site."""
+"""Check the facts against a new sandbox, or against the server that `--server` names."""
 
 import inspect
 import os
@@ -19,7 +19,7 @@ from tableau_sandbox_tests.contract.sources import endpoint_of
 from tableau_sandbox_tests.contract.workspace import Workspace
 
 VIEWER: UserSeed = replace(WITHOUT_A_TOKEN, tokens=(("vera", "vera-secret"),))
-# The users of the sandbox, as the environment names them for another server.
+# Users of the sandbox, in the variables that name users of another server.
 ENVIRONMENT = {
     "TABLEAU_TOKEN_NAME": Sandbox.token_name,
     "TABLEAU_TOKEN_VALUE": Sandbox.token_secret,
@@ -35,7 +35,7 @@ ENVIRONMENT = {
     "TABLEAU_CREATOR_TOKEN_VALUE": "alice-secret",
 }
 _Made = TypeVar("_Made")
-# Another fixture empties the environment before tests see it.
+# Another fixture empties the environment before tests see the variables.
 _GIVEN = dict(os.environ)
 
 
@@ -44,11 +44,11 @@ class Site:
     """A site to compare with the facts.
 
     Attributes:
-        url: the address of its server.
-        environment: who may sign in.
+        url: the address of the server.
+        environment: the variables that name users and their credentials.
         project: the project to write to, if any.
-        pass_a_second: returns when the clock of the server is in the next second.
-        sandbox: the sandbox that it belongs to, if it is our own.
+        pass_a_second: waits until the clock of the server is in the next second.
+        sandbox: the sandbox of the site; None for a server that `--server` names.
     """
 
     url: str
@@ -62,27 +62,27 @@ class Site:
 def site(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Site, None, None]:
-    """The site that `--server` names, or one of a new sandbox."""
+    """Yield the site that `--server` names, or a site of a new sandbox."""
     if url := request.config.getoption("--server"):
         project = request.config.getoption("--project")
         yield Site(url, _GIVEN, project, lambda: time.sleep(1.1))
         return
     folder = tmp_path_factory.mktemp("contract")
     with running_sandbox(folder, users=(ALICE, VIEWER), sites=("second",)) as sandbox:
-        # Some facts that only read are about any data source.
+        # Some facts that only read need any data source.
         Workspace(Session(sandbox.url, ENVIRONMENT), "Default", lambda: None).published()
         yield Site(sandbox.url, ENVIRONMENT, "Default", lambda: sandbox.advance(1), sandbox)
 
 
 @pytest.fixture(scope="session")
 def session(site: Site) -> Session:
-    """A session of the user who checks; facts that take only this change nothing."""
+    """Return the session of the checking user; facts that use no workspace change nothing."""
     return or_stop(lambda: Session(site.url, site.environment))
 
 
 @pytest.fixture(scope="session")
 def workspace(site: Site, session: Session) -> Generator[Workspace, None, None]:
-    """A project to write to. What facts create there is removed in the end."""
+    """Yield a project to write to; remove everything that facts have created there at the end."""
     if not (project := site.project):
         pytest.skip("writes: name a project by --project")
     with or_stop(lambda: Workspace(session, project, site.pass_a_second)) as workspace:
@@ -90,7 +90,7 @@ def workspace(site: Site, session: Session) -> Generator[Workspace, None, None]:
 
 
 def or_stop(make: Callable[[], _Made]) -> _Made:
-    """Make what all facts need; if that fails, none of them can be tried."""
+    """Make what all facts need; if this fails, end the run, since no fact can be tried."""
     try:
         return make()
     except (AssertionError, LookupError, OSError) as error:
@@ -121,7 +121,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tell reports what each fact is about."""
+    """Add the properties of each fact to its report."""
     for item in items:
         if marks := [*item.iter_markers("fact")]:
             endpoint, source = marks[-1].args
@@ -139,7 +139,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the claims that do not hold of another server, and the score of each endpoint."""
+    """Print the claims that do not hold for another server, and the score of each endpoint."""
     if not terminalreporter.config.getoption("--server"):
         return
     held, shown = Counter(), Counter()
@@ -152,7 +152,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 if outcome == "failed":
                     source = f"{about['source']} ({about['grade']})"
                     terminalreporter.line(f"{about['fact']}: {about['claim']} Source: {source}")
-    # By path first, so that all methods of a path stand together.
+    # The sort by path keeps all methods of a path together.
     for endpoint in sorted(shown, key=lambda each: each.split()[::-1]):
         terminalreporter.line(f"{held[endpoint]:>4} of {shown[endpoint]:<3} {endpoint}")
     terminalreporter.line(f"{held.total():>4} of {shown.total():<3} all")

@@ -1,4 +1,4 @@
-"""A data source around an extract: of a text file that need not be reachable."""
+"""A data source with an extract of a text file, which need not be reachable."""
 
 import zipfile
 from io import BytesIO
@@ -8,7 +8,7 @@ import pytest
 from tableau_sandbox_tests.contract.files import rows_file
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
-# In the form of products of 2020.2 to 2023.3.
+# The form of products from 2020.2 to 2023.3.
 _TDS = """<?xml version='1.0' encoding='utf-8' ?>
 <datasource formatted-name='federated.0verify' inline='true' version='18.1'
  xmlns:user='http://www.tableausoftware.com/xml/user'>
@@ -51,7 +51,7 @@ _TDS = """<?xml version='1.0' encoding='utf-8' ?>
 
 
 def extract(workspace: Workspace) -> Published:
-    """Publish it, or skip the fact if the server takes no such package."""
+    """Publish the extract, or skip the fact if the server refuses such packages."""
     package = BytesIO()
     with zipfile.ZipFile(package, "w") as archive:
         archive.writestr("rows.tds", _TDS)

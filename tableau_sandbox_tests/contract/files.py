@@ -1,4 +1,4 @@
-"""Small files to publish, bodies that send them, and the rows of what was published."""
+"""Small files to publish, bodies of requests, and the rows of published files."""
 
 import zipfile
 from functools import lru_cache
@@ -14,11 +14,11 @@ TABLE = '"Extract"."Extract"'
 _COLUMNS = "id INTEGER, name TEXT"
 _BOUNDARY = "b"
 
-# A name, a file name or none, and a content.
+# A name, a file name that may be empty, and a content.
 Part = tuple[str, str, str | bytes]
 
 
-# Many facts need the same few files, and each takes some 50 ms to make.
+# Many facts need the same few files, each of which takes about 50 ms to make.
 @lru_cache
 def hyper_file(*statements: str) -> bytes:
     """Return a `.hyper` file with a schema "Extract", made by these statements."""
@@ -32,13 +32,13 @@ def hyper_file(*statements: str) -> bytes:
 
 
 def table_file(columns: str, *rows: str) -> bytes:
-    """Return a `.hyper` file with one table; its columns and rows are in SQL."""
+    """Return a `.hyper` file with one table; `columns` and `rows` are SQL."""
     insert = (f"INSERT INTO {TABLE} VALUES {', '.join(rows)}",) if rows else ()
     return hyper_file(f"CREATE TABLE {TABLE} ({columns})", *insert)
 
 
 def rows_file(*rows: tuple[int | None, str | None], columns: str = _COLUMNS) -> bytes:
-    """Return a `.hyper` file with one table of numbered names."""
+    """Return a `.hyper` file with one table of numbers and names."""
     return table_file(
         columns, *(f"({_literal(number)}, {_literal(name)})" for number, name in rows)
     )
@@ -76,7 +76,7 @@ def _literal(value: int | str | None) -> str:
 
 
 def multipart(*parts: Part, kind: str = "mixed") -> tuple[bytes, dict[str, str]]:
-    """Return a body of several parts and its headers, in the form of Tableau's own client."""
+    """Return a body of several parts and its headers, as Tableau's own client sends them."""
     body = b""
     for name, filename, content in parts:
         head = f'Content-Disposition: name="{name}"' + (f'; filename="{filename}"' * bool(filename))

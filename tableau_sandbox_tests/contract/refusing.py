@@ -1,4 +1,4 @@
-"""A plugin for pytest: the sandbox refuses whatever a fact asks. None may hold of such a server."""
+"""A plugin for pytest: the sandbox refuses all requests of a fact, so every fact must fail."""
 
 from collections.abc import Generator
 
@@ -9,7 +9,7 @@ from tableau_sandbox.faults import Refuse
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    # What a fact is given by fixtures is made before; so is what facts share.
+    # Make the shared data source before the refusals begin; all fixtures exist already.
     arguments = item.funcargs
     if "workspace" in arguments:
         _ = arguments["workspace"].shared

@@ -1,4 +1,4 @@
-"""Sessions on a site, their requests, and what a fact may expect of the answers."""
+"""Sessions on a site, their requests, and checks of the answers."""
 
 import json
 import re
@@ -29,12 +29,13 @@ class Answer:
     content: bytes
 
     def succeeds(self, *statuses: int) -> "Answer":
-        """Return itself if it has this status, or one of these; by default 200."""
+        """Return this answer if its status is one of `statuses`, by default 200."""
         assert self.status in (statuses or (200,)), self
         return self
 
     def is_refused(self, codes: str) -> None:
-        """Check that it is a complete error with this code, or one that " or " separates."""
+        """Check that this answer is a complete error with one of the codes; " or " separates
+        codes."""
         if self.content[:1] == b"{":
             code = str(self.json().get("errorCode"))
         else:
@@ -47,9 +48,10 @@ class Answer:
         assert code.startswith(str(self.status)), self
 
     def meets(self, expected: str) -> None:
-        """Check it against codes, or a status, by default 200, and paths with or without a value.
+        """Check this answer against error codes, or against a status and paths.
 
-        For instance "404004", "400000 or 400009", "204", or "201 project@id project@name=Seen".
+        The default status is 200; a path may have a value. Examples: "404004", "400000 or 400009",
+        "204", "201 project@id project@name=Seen".
         """
         if re.match(r"\d{6}", expected):
             self.is_refused(expected)
@@ -65,22 +67,22 @@ class Answer:
         return self._tree.findall(path)
 
     def element(self, path: str) -> Element:
-        """Return the first element at a path, which must be there."""
+        """Return the first element at a path, which must exist."""
         found = self.elements(path)
         assert found, f"no element {path}: {self}"
         return found[0]
 
     def all(self, path: str) -> list[str | None]:
-        """Return the attributes or the texts that a path such as projects/project@id leads to."""
+        """Return the attributes or the texts at a path such as projects/project@id."""
         elements, name = re.fullmatch(r"(.*?)(?:@(\w+))?", path).groups()
         return [each.get(name) if name else each.text for each in self.elements(elements)]
 
     def get(self, path: str) -> str | None:
-        """Return the first of them, or nothing."""
+        """Return the first attribute or text at a path, or None."""
         return next(iter(self.all(path)), None)
 
     def __getitem__(self, path: str) -> str:
-        """Return the first of them, which must be there."""
+        """Return the first attribute or text at a path, which must exist."""
         found = self.get(path)
         assert found is not None, f"no {path}: {self}"
         return found
@@ -94,7 +96,7 @@ class Answer:
 
     @cached_property
     def _tree(self) -> Element | None:
-        """The root, with names without namespaces; None if it is no XML."""
+        """The root of an XML answer, with names without namespaces; None for other answers."""
         try:
             root = ElementTree.fromstring(self.content, forbid_dtd=True)
         except (ParseError, DefusedXmlException, ValueError):
@@ -104,7 +106,7 @@ class Answer:
         return root
 
     def __repr__(self) -> str:
-        """Describe it without what it contains, which may be confidential."""
+        """Describe the answer without its content, which may be confidential."""
         if self._tree is None:
             return f"{self.status} with {len(self.content)} bytes"
         if (error := self._tree.find("error")) is None:
@@ -113,25 +115,26 @@ class Answer:
         return f"{self.status} with the error {error.get('code')}: {detail}"
 
 
-# Served by every server: clients ask here for the version that they may use.
+# Every server accepts this version; clients use it to ask for the newest version.
 OLDEST_VERSION = "2.4"
 _HTTP_SECONDS = 120
 
 
 def sign_in_request(site: str, *, user: str = "", **credentials: str) -> str:
-    """Return the request to sign in to a site, in place of the user with a LUID if one is given."""
+    """Return the request to sign in to a site; with the LUID of a `user`, on behalf of that
+    user."""
     given = " ".join(f"{name}={quoteattr(value)}" for name, value in credentials.items())
     named = f"<user id={quoteattr(user)}/>" if user else ""
     where = f"<site contentUrl={quoteattr(site)}/>"
     return f"<tsRequest><credentials {given}>{where}{named}</credentials></tsRequest>"
 
 
-# Requests with their answers, each a code, or a status and paths, as `Answer.meets` has it.
+# Requests, each with the expected answer in the form of `Answer.meets`.
 Steps = Sequence[tuple[str, str]]
 
 
 class Conversation:
-    """Requests of a method, a path and an element, which may name `values` in braces."""
+    """Sends requests: a method, a path and an element, which may name `values` in braces."""
 
     values: Mapping[str, Callable[[], str]]
 
@@ -140,12 +143,13 @@ class Conversation:
         raise NotImplementedError
 
     def send(self, request: str, **more: str) -> Answer:
-        """Send a method, a path, and an element for the body; it may name `more` values."""
+        """Send a method, a path, and an element for the body; all may name `values` and `more`."""
         method, path, *body = request.format(**self._made(request, more)).split(" ", 2)
         return self.ask(method, path, f"<tsRequest>{body[0]}</tsRequest>" if body else b"")
 
     def converse(self, *steps: tuple[str, str], **more: str) -> None:
-        """Send requests, and check their answers; all name the same values."""
+        """Send requests, and check their answers; a name in braces has one value in all
+        requests."""
         made = self._made(repr(steps), more)
         for request, expected in steps:
             self.send(request, **made).meets(expected.format(**made))
@@ -156,10 +160,10 @@ class Conversation:
 
 
 class OtherSession(Conversation):
-    """The session of another user, or on another site. Requests may name {site} and {user}.
+    """The session of another user, or on another site; requests may name {site} and {user}.
 
     Attributes:
-        token: of the session.
+        token: the token of the session.
         site: the LUID of the site.
         user: the LUID of the user.
     """
@@ -176,27 +180,28 @@ class OtherSession(Conversation):
         }
 
     def ask(self, method: str, path: str, body: str | bytes = b"", **options: Any) -> Answer:
-        """Send a request to a path of the site, or of the server if it begins with a slash."""
+        """Send a request to a path of the site, or of the server if the path begins with a
+        slash."""
         whole = path[1:] if path.startswith("/") else f"sites/{self.site}/{path}"
         return self._server.call(method, whole, body, token=self.token, **options)
 
 
 class Session(OtherSession):
-    """The session of the user who checks, and the server.
+    """The session of the checking user.
 
-    Requests may name {content_url}, and any {project} and {datasource}, too.
+    Requests may also name {content_url}, any {project} and any {datasource}.
 
     Attributes:
-        content_url: that of the site; empty for the default site.
+        content_url: the content URL of the site; empty for the default site.
         version: the newest version of the REST API that the server has.
         own: the attributes of the user's credentials.
     """
 
     def __init__(self, url: str, environment: Mapping[str, str]):
-        """Ask for the versions and sign in.
+        """Ask for the newest version, and sign in.
 
         Raises:
-            LookupError: the environment has no token.
+            LookupError: if the environment has no token.
         """
         self._url, self._environment, self._http = url.rstrip("/"), environment, requests.Session()
         name, value = (environment.get(f"TABLEAU_TOKEN_{part}") for part in ("NAME", "VALUE"))
@@ -220,9 +225,10 @@ class Session(OtherSession):
 
     @contextmanager
     def sessions_of_its_own(self) -> Generator[None]:
-        """Let a fact sign in and out; then open a new session.
+        """Let a fact sign in and out, and open a new session afterwards.
 
-        A personal access token has one session at a time: another sign-in ends it.
+        A personal access token has one session at a time: another sign-in ends the first
+        session.
         """
         try:
             yield
@@ -231,7 +237,10 @@ class Session(OtherSession):
 
     @contextmanager
     def other(self, request: str, *, unless_refused: str = "") -> Generator[OtherSession]:
-        """Sign another user in within the block; if that fails, skip the fact if `why` is given."""
+        """Sign another user in during the block.
+
+        If the server refuses the sign-in and `unless_refused` is given, skip the fact.
+        """
         answer = self.call("POST", "auth/signin", request)
         if answer.status == 401 and unless_refused:
             pytest.skip(unless_refused)
@@ -242,7 +251,7 @@ class Session(OtherSession):
             self.call("POST", "auth/signout", token=other.token)
 
     def variables(self, what: str, *names: str) -> list[str]:
-        """Return what the environment tells beyond the token; skip the fact if it does not."""
+        """Return the values of variables; skip the fact if the environment lacks one."""
         if missing := [name for name in names if not self._environment.get(name)]:
             pytest.skip(f"not tried without a {what}: set {', '.join(missing)}")
         return [self._environment[name] for name in names]
@@ -257,7 +266,7 @@ class Session(OtherSession):
         version: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send a request to a path below `/api/{version}/`, without a session unless given.
+        """Send a request to a path below `/api/{version}/`, in a session only if `token` is given.
 
         A body in pieces is sent in chunks.
         """
@@ -276,7 +285,7 @@ class Session(OtherSession):
         return found or pytest.skip(f"the site has no {kind}")
 
     def needs_version(self, version: str) -> None:
-        """Leave a fact to newer servers."""
+        """Skip the fact if the server's REST API is older than a version."""
         has, needs = ([*map(int, each.split("."))] for each in (self.version, version))
         if has < needs:
             pytest.skip(f"the server's REST API is older than {version}")

@@ -1,4 +1,4 @@
-"""Where the facts come from, and how far each source can be trusted."""
+"""The sources of the facts, and how far each source can be trusted."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tableau_sandbox.http.app import API_ROUTES
 
 
 class Grade(StrEnum):
-    """How well a fact is founded."""
+    """How far a source can be trusted."""
 
     DOCUMENTED = "documented"
     RELIED_ON = "relied on"
@@ -21,10 +21,10 @@ class Grade(StrEnum):
 
 
 class Source(Enum):
-    """Where facts come from: in a few words, and how far that can be trusted.
+    """The sources of the facts, each in a few words and with its grade.
 
-    Tableau states its facts, clients in use rely on them, a client has seen them on a real server,
-    or it is not known.
+    The grades: Tableau states its facts, clients in use rely on them, a client has seen them on a
+    real server, or no source states them.
     """
 
     REFERENCE = "Tableau's REST API reference", Grade.DOCUMENTED
@@ -50,22 +50,23 @@ class Source(Enum):
 
 
 def fact(endpoint: str, source: Source, **cases: tuple[object, ...]) -> pytest.MarkDecorator:
-    """Mark a test as a fact about an endpoint; its docstring is the claim.
+    """Mark a test as a fact about an endpoint; the docstring of the test is the claim.
 
-    Facts that differ in values alone are cases of one test. Each has a name, and the values of the
-    test's keyword-only parameters, which the docstring names in braces.
+    Facts that differ only in values are cases of one test. Each case has a name, and values of the
+    keyword-only parameters of the test, which the docstring names in braces.
     """
     return pytest.mark.fact(endpoint, source, **cases)
 
 
 def asks(source: Source, facts: str, **parts: str) -> pytest.MarkDecorator:
-    """Mark a test as facts about requests, which it gets as `steps`.
+    """Mark a test as facts about requests, which the test gets as `steps`.
 
-    Each fact has its name, a colon and a request; an arrow leads to the answer to expect, which is
-    200 where none is named. A semicolon begins another request, and deeper lines go on with one.
+    Each fact has its name, a colon and a request. The expected answer follows an arrow; without an
+    arrow, the expected answer is 200. A semicolon begins another request of the fact. An indented
+    line continues a request.
 
     Args:
-        parts: what stands for `$names`.
+        parts: the texts that replace `$names`.
     """
     found: list[tuple[str, list[str]]] = []
     for line in dedent(Template(facts).safe_substitute(parts)).strip().splitlines():
@@ -84,7 +85,8 @@ def asks(source: Source, facts: str, **parts: str) -> pytest.MarkDecorator:
 
 
 def endpoint_of(steps: Sequence[tuple[str, str]]) -> str:
-    """Return the endpoint that facts are about: of the last request to change something, if any."""
+    """Return the endpoint of the last request that changes something, or else of the last
+    request."""
     requests = [request.removeprefix("they ").split(" ")[:2] for request, _ in steps]
     changes = [request for request in requests if request[0] != "GET"]
     method, path = (changes or requests)[-1]

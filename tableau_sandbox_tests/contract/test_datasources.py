@@ -1,4 +1,4 @@
-"""Data sources: records, tags, connections, downloads, revisions and ends; and jobs."""
+"""Data sources: records, tags, connections, downloads, revisions and permissions; and jobs."""
 
 import zipfile
 from io import BytesIO
@@ -31,7 +31,7 @@ def test_renamed_datasource(workspace: Workspace):
 
 @fact(_UPDATE, Source.REFERENCE)
 def test_renamed_to_a_taken_name(workspace: Workspace):
-    """A name that another data source of the project has is refused with 409015, in any case."""
+    """A rename to a taken name in the project is refused with 409015; case does not matter."""
     target, name = workspace.published(), workspace.shared.name.upper()
     workspace.send(f"PUT {target.path} <datasource name='{name}'/>").is_refused("409015")
 
@@ -53,7 +53,7 @@ def _add_tag(workspace: Workspace, target: Published, label: str) -> set[str | N
 
 @fact(_TAG, Source.REFERENCE)
 def test_added_tags(workspace: Workspace):
-    """Tags are added to those that a data source has."""
+    """A new tag is added to the tags that a data source has."""
     target = workspace.published()
     _add_tag(workspace, target, "first")
     _add_tag(workspace, target, "second")
@@ -84,7 +84,7 @@ def test_tags_leave_the_stamp(workspace: Workspace):
     """Adding a tag does not move updatedAt."""
     target = workspace.published()
     before = workspace.record(target)["datasource@updatedAt"]
-    # The next second: a stamp that moves differs then.
+    # In the next second, a stamp that moves is another one.
     workspace.pass_a_second()
     _add_tag(workspace, target, "seen")
     assert workspace.record(target)["datasource@updatedAt"] == before
@@ -92,7 +92,7 @@ def test_tags_leave_the_stamp(workspace: Workspace):
 
 @fact("PUT sites/{site}/datasources/{datasource}/connections/{connection}", Source.TSC)
 def test_changed_connection(workspace: Workspace):
-    """A connection is changed, and answered with its identifier."""
+    """A change of a connection is answered with the identifier of the connection."""
     path = f"{workspace.published().path}/connections"
     luid = workspace.ask("GET", path).succeeds()["connections/connection@id"]
     answer = workspace.send(f"PUT {path}/{luid} <connection userName='somebody'/>").succeeds()
@@ -148,7 +148,7 @@ def test_data_without_the_extract(workspace: Workspace):
 @pytest.mark.slow
 @fact(_CONTENT, Source.UNSTATED)
 def test_large_data_without_the_extract(workspace: Workspace):
-    """Nor has that of a file above 16 MB."""
+    """A download without the extract has no data, even for a file above 16 MB."""
     columns = ", ".join(f"RANDOM() AS c{number}" for number in range(24))
     numbers = "GENERATE_SERIES(1, 100000) AS numbers(id)"
     file = hyper_file(f'CREATE TABLE "Extract"."Extract" AS SELECT id, {columns} FROM {numbers}')
@@ -173,7 +173,7 @@ def test_revision_of_each_publish(workspace: Workspace):
 
 @fact(f"GET {_REVISION}/content", Source.REFERENCE)
 def test_earlier_revision(workspace: Workspace):
-    """An earlier revision is downloaded with the rows that it had."""
+    """An earlier revision can be downloaded with its own rows."""
     target = workspace.published()
     file = rows_file((3, "three"))
     workspace.publish(target.name, file, query="overwrite=true").succeeds(201)
@@ -181,13 +181,13 @@ def test_earlier_revision(workspace: Workspace):
 
 
 _JOB = "GET sites/{site}/jobs/{job}"
-# The last of as many jobs still waits when it is cancelled.
+# So many jobs keep the last job in the queue until its cancellation.
 _QUEUE = 8
 _CLEAR = {"action": "delete", "target-table": "Extract", "condition": True}
 
 
 def _cleared(workspace: Workspace) -> Answer:
-    """Return the job of an update of a new data source."""
+    """Return the finished job of an update of a new data source."""
     return workspace.finished(workspace.update(workspace.published(), [_CLEAR]))
 
 
@@ -267,7 +267,7 @@ def test_finished_job_is_kept(workspace: Workspace):
 
 
 def _listed(workspace: Workspace, job: Answer) -> dict[str, str]:
-    """Return what the list of jobs says of a job."""
+    """Return the entry of a job in the list of jobs."""
     since = job["job@createdAt"]
     answer = workspace.send(f"GET jobs?filter=createdAt:gte:{since}&pageSize=1000")
     if answer.status == 403:
@@ -301,7 +301,7 @@ def test_titles_in_the_list(workspace: Workspace):
 
 @fact("GET sites/{site}/jobs", Source.SCHEMA)
 def test_record_of_a_listed_job(workspace: Workspace):
-    """The list of jobs has their status, times, priority and kind."""
+    """An entry in the list of jobs has a status, times, a priority and a kind."""
     listed = _listed(workspace, _cleared(workspace))
     assert listed["status"] == "Success"
     assert {"createdAt", "startedAt", "endedAt", "priority", "jobType"} <= set(listed)
@@ -320,7 +320,7 @@ def _warnings(workspace: Workspace, method: str, target: Published, body: str = 
 
 @fact(f"GET {_WARNINGS}", Source.UNSTATED)
 def test_warnings_of_an_asset_without_one(workspace: Workspace):
-    """Asking for warnings where there are none is refused with 404030."""
+    """A request for the warnings of a data source that has none is refused with 404030."""
     _warnings(workspace, "GET", workspace.published()).is_refused("404030")
 
 
@@ -341,7 +341,7 @@ def _grant(workspace: Workspace, path: str, capability: str) -> Answer:
 
 
 def _has(workspace: Workspace, answer: Answer, capability: str) -> bool:
-    """Whether an answer lists a capability of the user; others may have it by other rules."""
+    """Return whether a rule in the answer allows the user a capability."""
     return any(
         rule.find(f"capabilities/capability[@name='{capability}'][@mode='Allow']") is not None
         for rule in answer.succeeds().elements("permissions/granteeCapabilities")

@@ -32,7 +32,7 @@ _NO_LUID = {"datasource": {"datasourceLuid": str(uuid.UUID(int=0))}}
 
 
 def app_request(session: Session, *scopes: str, lasts: float = 5) -> str:
-    """Return the request to sign in by a connected app, with a token that lasts some minutes."""
+    """Return the sign-in request of a connected app, whose token lasts so many minutes."""
     parts = [f"TABLEAU_CONNECTED_APP_{each}" for each in ("CLIENT_ID", "SECRET_ID", "SECRET_VALUE")]
     names = *parts, "TABLEAU_USERNAME"
     client_id, secret_id, secret_value, user = session.variables("connected app", *names)
@@ -161,19 +161,19 @@ def _user(session: Session, kind: str, *roles: str) -> Generator[OtherSession, N
 
 @pytest.fixture(scope="module")
 def viewer(session: Session) -> Generator[OtherSession, None, None]:
-    """The session of a Viewer."""
+    """Yield the session of a Viewer."""
     yield from _user(session, "Viewer", "Viewer")
 
 
 @pytest.fixture(scope="module")
 def creator(session: Session) -> Generator[OtherSession, None, None]:
-    """The session of a user who may publish, but leads neither the project nor the site."""
+    """Yield the session of a user who may publish, but leads neither the project nor the site."""
     yield from _user(session, "Creator", "Creator", "ExplorerCanPublish")
 
 
 @pytest.fixture(scope="module")
 def closed(workspace: Workspace) -> tuple[str, Published]:
-    """A new project without rules for anybody, and a data source in it."""
+    """Return a new project without any rules, and a data source in the project."""
     project = workspace.new_project()
     _revoke_all(workspace, f"projects/{project}/permissions")
     target = workspace.published(project=project)
@@ -224,7 +224,7 @@ def test_viewer_of_data(workspace: Workspace, viewer: OtherSession, steps: Steps
 
 @fact("POST vizql-data-service/query-datasource", Source.VDS_HELP)
 def test_query_without_api_access(workspace: Workspace, viewer: OtherSession):
-    """A user without API Access is refused queries: 403800, or 404937 for what is not seen."""
+    """A user without API Access may not query: 403800, or 404937 for an invisible data source."""
     fields = [{"fieldCaption": "n", "calculation": "COUNT([name])"}]
     body = {"datasource": {"datasourceLuid": workspace.shared.luid}, "query": {"fields": fields}}
     answer = call(workspace.session, "query-datasource", body, token=viewer.token)
@@ -233,7 +233,7 @@ def test_query_without_api_access(workspace: Workspace, viewer: OtherSession):
 
 @fact("GET sites/{site}/jobs/{job}", Source.REFERENCE)
 def test_own_job_of_a_creator(workspace: Workspace, creator: OtherSession):
-    """Only administrators ask for jobs: a Creator is refused their own with 403004."""
+    """Only administrators may ask for jobs: a Creator's own job is refused with 403004."""
     answer = workspace.publish(query="asJob=true", by=creator).succeeds(202)
     job = answer["job@id"]
     try:
@@ -245,7 +245,7 @@ def test_own_job_of_a_creator(workspace: Workspace, creator: OtherSession):
 
 @fact("GET sites/{site}/jobs/{job}", Source.REFERENCE)
 def test_job_of_another_user(workspace: Workspace, creator: OtherSession):
-    """A Creator does not read the job of another user: 403004."""
+    """A Creator may not read the job of another user: 403004."""
     job = workspace.finished(workspace.update(workspace.published(), [_CLEAR]))["job@id"]
     creator.send(f"GET jobs/{job}").is_refused("403004")
     creator.send(f"PUT jobs/{job}").is_refused("403004")
@@ -255,7 +255,7 @@ def test_job_of_another_user(workspace: Workspace, creator: OtherSession):
 def test_publish_into_a_closed_project(
     workspace: Workspace, creator: OtherSession, closed: tuple[str, Published]
 ):
-    """A Creator does not publish into a project that is closed to them: 403004 or 403007."""
+    """A Creator may not publish into a project that is closed to them: 403004 or 403007."""
     project, target = closed
     for name, query in ((workspace.new_name(), ""), (target.name, "overwrite=true")):
         answer = workspace.publish(name, query=query, project=project, by=creator)
@@ -289,7 +289,7 @@ def test_list_without_closed_projects(creator: OtherSession, closed: tuple[str, 
 
 
 def _rule(*capabilities: str, mode: str = "Allow") -> str:
-    """The element of what the other user is allowed or denied."""
+    """Return the element that allows or denies the other user some capabilities."""
     named = "".join(f"<capability name='{each}' mode='{mode}'/>" for each in capabilities)
     rule = f"<user id='{{they}}'/><capabilities>{named}</capabilities>"
     return f"<permissions><granteeCapabilities>{rule}</granteeCapabilities></permissions>"
@@ -376,7 +376,7 @@ def test_rights(
 
 @fact(_PUBLISH, Source.REFERENCE)
 def test_overwrite_of_another_users_data(workspace: Workspace, creator: OtherSession):
-    """A user who may write a data source overwrites it, and it keeps its owner."""
+    """A user who may write a data source can overwrite it; the owner stays."""
     target = workspace.published()
     publish = partial(workspace.publish, target.name, query="overwrite=true", by=creator)
     publish().is_refused("403004 or 403007")
@@ -386,7 +386,7 @@ def test_overwrite_of_another_users_data(workspace: Workspace, creator: OtherSes
 
 @fact("PUT sites/{site}/projects/{project}/default-permissions/datasources", Source.REFERENCE)
 def test_default_permissions_of_an_inner_project(workspace: Workspace, creator: OtherSession):
-    """A project begins with the rules of the one around it, and then has its own."""
+    """A new project copies the rules of its parent project, and then has its own rules."""
     outer = workspace.new_project()
     path, element = f"projects/{outer}/default-permissions/datasources", _rule("ExportXml")
     workspace.send(f"PUT {path} {element}", they=creator.user).succeeds()
@@ -409,7 +409,7 @@ def test_update_of_another_users_data(
 
 @fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
 def test_update_by_a_reader(workspace: Workspace, creator: OtherSession):
-    """Whoever may read but not write does not update data: 403032."""
+    """A user who may read but not write may not update data: 403032."""
     target = workspace.published()
     workspace.send(f"PUT {target.path}/permissions {_rule('Read')}", they=creator.user).succeeds()
     workspace.update(target, [_CLEAR], by=creator).is_refused("403032")
@@ -418,7 +418,7 @@ def test_update_by_a_reader(workspace: Workspace, creator: OtherSession):
 
 @fact(f"PATCH {_DATASOURCE}/data", Source.REFERENCE)
 def test_update_by_a_writer(workspace: Workspace, creator: OtherSession):
-    """A user who may write but is not the owner does not update data: 403004."""
+    """A user who may write but is not the owner may not update data: 403004."""
     target = workspace.published()
     workspace.send(f"PUT {target.path}/permissions {_rule('Write')}", they=creator.user).succeeds()
     workspace.update(target, [_CLEAR], by=creator).is_refused("403004")
@@ -442,7 +442,7 @@ def test_upload_of_another_user(workspace: Workspace, creator: OtherSession):
 
 @contextmanager
 def _elsewhere(session: Session) -> Generator[OtherSession]:
-    """The same user on another site; the session on this one may have ended afterwards."""
+    """Yield a session of the same user on another site; the session on this site may end."""
     (site,) = session.variables("other site", "TABLEAU_OTHER_SITE")
     request = sign_in_request(site, **session.own)
     with session.sessions_of_its_own(), session.other(request) as other:

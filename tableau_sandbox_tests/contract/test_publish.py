@@ -1,4 +1,4 @@
-"""Publishing and uploading files: what is accepted, in which modes and forms, and what it makes."""
+"""Publishing and uploading files: modes, forms, refusals and results."""
 
 import zipfile
 from collections.abc import Callable
@@ -22,14 +22,14 @@ _THREE = (3, "three")
 _CONTENT = "GET sites/{site}/datasources/{datasource}/content"
 _BLOCK = "PUT sites/{site}/fileUploads/{upload}"
 _NAMED = "<tsRequest><datasource {}/></tsRequest>"
-# It has publish mode Replace.
+# The first version that has publish mode Replace.
 _REPLACE = "3.25"
 _NO_SESSION = "1:00000000000000000000000000000000-0:0"
 
 
 @fact(_PUBLISH, Source.TSC)
 def test_published_record(workspace: Workspace):
-    """A publish is answered 201 and the data source, in its project, of the user."""
+    """A publish is answered with 201 and the data source, which belongs to the user."""
     name = workspace.new_name()
     answer = workspace.publish(name, query="datasourceType=hyper&overwrite=false").succeeds(201)
     assert answer["datasource@name"] == name
@@ -58,7 +58,7 @@ def test_content_url_of_a_namesake(workspace: Workspace):
 
 @fact(_PUBLISH, Source.TSC)
 def test_publish_as_a_job(workspace: Workspace):
-    """With asJob, a publish is answered 202 and a job PublishDatasource, which then succeeds."""
+    """With asJob, a publish is answered with 202 and a job PublishDatasource, which succeeds."""
     answer = workspace.publish(query="asJob=true").succeeds(202)
     assert (answer["job@type"], answer["job@mode"]) == ("PublishDatasource", "Asynchronous")
     assert workspace.finished(answer)["job@finishCode"] == "0"
@@ -68,7 +68,7 @@ def test_publish_as_a_job(workspace: Workspace):
 @fact(_PUBLISH, Source.TSC, create_new_is_no_parameter=("With an unknown mode", "createnew=true"))
 @fact(_PUBLISH, Source.REFERENCE, overwrite_creates=("To overwrite", "overwrite=true"))
 def test_accepted_query(workspace: Workspace, *, how: str, query: str):
-    """{how}, what does not exist is created."""
+    """{how}, a data source that does not exist is created."""
     workspace.publish(query=query).succeeds(201)
 
 
@@ -100,7 +100,7 @@ def test_mode(workspace: Workspace, *, mode: str, what: str, rows: list[tuple]):
 
 @fact(_PUBLISH, Source.TABCMD)
 def test_replace_keeps_the_model(workspace: Workspace):
-    """Replacing keeps the .tds, also if the file has more columns."""
+    """Replacing keeps the .tds, even if the file has more columns."""
     workspace.session.needs_version(_REPLACE)
     target = workspace.published()
     before = _model(workspace, target)
@@ -222,14 +222,14 @@ def test_append_of_other_columns(workspace: Workspace):
 
 @fact(_PUBLISH, Source.PUBLISH_GUIDE)
 def test_append_to_several_tables(workspace: Workspace):
-    """Nothing is appended to a data source with several tables: 400011."""
+    """Appending to a data source with several tables is refused with 400011."""
     target = workspace.published(related_file())
     workspace.publish(target.name, related_file(), query="append=true").is_refused("400011")
 
 
 @fact(_PUBLISH, Source.UNSTATED)
 def test_longest_name(workspace: Workspace):
-    """A name may have 255 characters, and not 256: 400000."""
+    """A name may have 255 characters; a name of 256 characters is refused with 400000."""
     name = workspace.new_name()
     workspace.publish(name.ljust(255, "x")).succeeds(201)
     workspace.publish(name.ljust(256, "x")).is_refused("400000")
@@ -288,7 +288,7 @@ def _model(workspace: Workspace, target: Published) -> str:
 
 @fact(_CONTENT, Source.FILES)
 def test_model_in_the_form_of_a_server(workspace: Workspace):
-    """A .tds comes back without marks of features, and with its place."""
+    """A downloaded .tds has no marks of features, and names its place on the server."""
     target = extract(workspace)
     root = ElementTree.fromstring(_model(workspace, target))
     assert not [each.tag for each in root.iter() if "_.fcp." in each.tag]
@@ -319,7 +319,7 @@ def test_publish_as_a_form(workspace: Workspace):
 
 @fact(_PUBLISH, Source.TSC)
 def test_description_of_a_publish(workspace: Workspace):
-    """A publish describes the data source, and may bring credentials along."""
+    """A publish can set a description and embed credentials."""
     request = (
         f"<tsRequest><datasource name={quoteattr(workspace.new_name())} description='Seen'>"
         '<connectionCredentials name="somebody" password="secret" embed="true"/>'
@@ -383,7 +383,7 @@ def test_name_in_other_letters(workspace: Workspace):
 
 @fact(_BLOCK, Source.TSC)
 def test_appended_block(workspace: Workspace):
-    """A block is answered 200 and the size of the file in megabytes."""
+    """A block is answered with 200 and the size of the file in megabytes."""
     upload = workspace.upload()
     answer = workspace.append_block(upload, b"x").succeeds()
     found = answer["fileUpload@uploadSessionId"], answer["fileUpload@fileSize"]
@@ -420,7 +420,7 @@ def test_refused_block(workspace: Workspace, *, what: str, parts: list, codes: s
 
 @fact(_BLOCK, Source.REFERENCE)
 def test_blocks_by_number(workspace: Workspace):
-    """Numbered blocks make a file in the order of their numbers, whichever comes first."""
+    """Numbered blocks make a file in the order of their numbers, not of their arrival."""
     workspace.session.needs_version("3.27")
     file, upload = rows_file(*ROWS), workspace.upload()
     for number, block in ((2, file[1000:]), (1, file[:1000])):

@@ -1,4 +1,4 @@
-"""What a request shows, or a few of them: records, lists, changes and refusals."""
+"""Records, lists, changes and refusals that one request or a few requests show."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _MOVE = "PUT {new} <datasource><project id='{folder}'/></datasource>"
 
 
 def _rule(capability: str, *, to: str = "<user id='{user}'/>", mode: str = "Allow") -> str:
-    """The element of a rule of permissions."""
+    """Return the element of a rule of permissions."""
     named = f"<capabilities><capability name='{capability}' mode='{mode}'/></capabilities>"
     return f"<permissions><granteeCapabilities>{to}{named}</granteeCapabilities></permissions>"
 
@@ -259,7 +259,7 @@ def test_asterisk_in_a_filter(workspace: Workspace):
 
 @fact(f"GET {_PROJECTS}", Source.REFERENCE)
 def test_sorted_list(session: Session):
-    """A list is sorted as asked for."""
+    """A list is sorted in the requested order."""
     for order in ("asc", "desc"):
         answer = session.send(f"GET projects?pageSize=1000&sort=createdAt:{order}").succeeds()
         times = [str(each) for each in answer.all("projects/project@createdAt")]
@@ -273,7 +273,7 @@ def test_case_of_filters(workspace: Workspace):
     workspace.converse((request, _NONE))
 
 
-# An index that servers search is updated after a create.
+# Servers update their search index some time after a create.
 _INDEX_SECONDS = 60
 
 
@@ -284,7 +284,7 @@ def _listed(workspace: Workspace, new: Published) -> bool:
 
 @fact(_ALL, Source.REFERENCE)
 def test_listed_within_a_minute(workspace: Workspace):
-    """A new data source is had by LUID at once, and listed by name in a minute."""
+    """A new data source can be read by LUID at once, and is listed by name within a minute."""
     new = workspace.published()
     workspace.record(new)
     deadline = time.monotonic() + _INDEX_SECONDS
@@ -295,7 +295,7 @@ def test_listed_within_a_minute(workspace: Workspace):
 
 @fact(_ALL, Source.UNSTATED)
 def test_listed_at_once(workspace: Workspace):
-    """A list has what was just published."""
+    """A list has a data source that was just published."""
     assert _listed(workspace, workspace.published())
 
 
@@ -359,7 +359,7 @@ def test_times_without_fractions(session: Session):
 
 @fact(f"GET {_ONE}", Source.SCHEMA)
 def test_order_in_a_record(session: Session):
-    """In the record of a data source, its project, its owner and its tags follow in this order."""
+    """The record of a data source has its project, its owner and its tags in this order."""
     answer = session.send("GET datasources/{datasource}").succeeds()
     known = ["project", "owner", "tags"]
     assert [each.tag for each in answer.element("datasource") if each.tag in known] == known
@@ -367,7 +367,7 @@ def test_order_in_a_record(session: Session):
 
 @fact(_ALL, Source.REFERENCE)
 def test_filters_choose(workspace: Workspace):
-    """Filters find a data source by its own values, and not by others."""
+    """Filters find a data source by its own values only."""
     target = workspace.published()
     workspace.send(f"PUT {target.path} <datasource description='Seen'/>").succeeds()
     workspace.send(f"PUT {target.path}/tags <tags><tag label='seen'/></tags>").succeeds()
@@ -383,7 +383,7 @@ def test_filters_choose(workspace: Workspace):
 
 @fact(f"GET {_PROJECTS}", Source.TSC)
 def test_pages_make_a_list(session: Session):
-    """The pages of a list have each of its items once, in its order."""
+    """The pages of a list have each item of the list once, in the same order."""
     pages = [session.send(f"GET projects?sort=name:asc&pageSize=1&pageNumber={n}") for n in (1, 2)]
     if pages[1].status == 400:
         pytest.skip("there is one project only")
@@ -394,7 +394,7 @@ def test_pages_make_a_list(session: Session):
 
 @fact(f"PUT {_PROJECT}", Source.REFERENCE)
 def test_moved_project(workspace: Workspace):
-    """A project moves into another one, and not into itself."""
+    """A project can move into another project, but not into itself."""
     outer, inner = workspace.new_project(), workspace.new_project()
     for parent, expected in ((outer, f"200 project@parentProjectId={outer}"), (inner, "400000")):
         request = f"PUT projects/{inner} <project parentProjectId='{parent}'/>"

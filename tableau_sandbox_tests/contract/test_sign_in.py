@@ -1,4 +1,4 @@
-"""Versions, signing in and out, and what is refused without a session."""
+"""Versions, signing in and out, and refusals without a session."""
 
 import re
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def _own(session: Session) -> str:
 
 
 def _sign_in(session: Session, body: str | Iterator[bytes] = "", *, version: str = "") -> Answer:
-    """Sign in with the token of the session, which ends by that."""
+    """Sign in with the token of the session, and open a new session, as the old one has ended."""
     with session.sessions_of_its_own():
         body = body or _own(session)
         return session.call("POST", "auth/signin", body, version=version).succeeds()
@@ -141,7 +141,7 @@ def test_one_session_per_token(session: Session):
 
 @fact("POST auth/signout", Source.REFERENCE)
 def test_sign_out(session: Session):
-    """Signing out is answered 204 and ends the session."""
+    """Signing out is answered with 204 and ends the session."""
     with session.sessions_of_its_own():
         session.converse(("POST /auth/signout", "204"), ("GET /sites/{site}", "401002"))
 

@@ -1,4 +1,4 @@
-"""Action batches: what they do to the rows, what is refused, what fails, and what is sent twice."""
+"""Action batches: changes of rows, refusals, failures and repeated requests."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ def _delete(condition: object = True, **parts: object) -> dict[str, Any]:
 
 
 def _take(kind: str, condition: object = None, **parts: object) -> dict[str, Any]:
-    """An action with a source; without a condition, it sends none."""
+    """Return an action with a source; without `condition`, the action has none."""
     action = {"action": kind, "target-table": "Extract", "source-table": "Extract", **parts}
     return action if condition is None else action | {"condition": condition}
 
@@ -191,14 +191,14 @@ def test_columns_by_their_names(workspace: Workspace):
 
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_columns_that_an_update_lacks(workspace: Workspace):
-    """An update leaves the columns that its source lacks as they are."""
+    """An update keeps the values of columns that its source lacks."""
     payload = table_file("id INTEGER", "(1)")
     _becomes(workspace, workspace.published(), [_take("update", _BY_ID)], payload, [*ROWS])
 
 
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_null_keys(workspace: Workspace):
-    """NULL matches NULL by the operator is, and by eq nothing."""
+    """With the operator is, NULL matches NULL; with eq, NULL matches nothing."""
     target = workspace.published(rows_file((None, "none"), _ONE))
     payload = rows_file((None, "changed"))
     for operator, name in (("eq", "none"), ("is", "changed")):
@@ -208,7 +208,7 @@ def test_null_keys(workspace: Workspace):
 
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_constant_null(workspace: Workspace):
-    """The operator is compares with a constant null."""
+    """The operator is can compare a column with the constant null."""
     target = workspace.published(rows_file((None, "none"), _ONE))
     _becomes(workspace, target, [_delete(_const("id", "is", "integer", None))], None, [_ONE])
 
@@ -240,7 +240,7 @@ def test_constants_of_all_types(workspace: Workspace):
 
 @fact(_UPDATE, Source.TSC)
 def test_accepted_update(workspace: Workspace):
-    """An update is answered 202 and a job UpdateUploadedFile that names its data source."""
+    """An update is answered with 202 and a job UpdateUploadedFile that names the data source."""
     target = workspace.published()
     answer = workspace.update(target, [_delete()]).succeeds(202)
     assert (answer["job@type"], answer["job@mode"]) == ("UpdateUploadedFile", "Asynchronous")
@@ -432,16 +432,16 @@ def test_update_of_an_unknown_connection(workspace: Workspace):
 
 @fact(_UPDATE, Source.REFERENCE)
 def test_update_of_an_extract(workspace: Workspace):
-    """Data that are no live .hyper file are not updated: 404008."""
+    """Only live .hyper files can be updated: an update of an extract is refused with 404008."""
     workspace.update(extract(workspace), [_delete()]).is_refused("404008")
 
 
-# As many publishes keep the queue busy while two updates are sent.
+# So many publishes keep the queue busy while a fact sends two updates.
 _QUEUE = 8
 
 
 def _while_busy(workspace: Workspace, *request_ids: str) -> list[Answer]:
-    """Send updates of one data source whose jobs have to wait."""
+    """Send updates of one data source while the queue is busy, and return their answers."""
     target = workspace.published()
     for _ in range(_QUEUE):
         workspace.publish(query="asJob=true").succeeds(202)
@@ -449,7 +449,7 @@ def _while_busy(workspace: Workspace, *request_ids: str) -> list[Answer]:
 
 
 def _overlap(workspace: Workspace, first: Answer, second: Answer) -> bool:
-    """Whether the first job had not ended when the second was sent."""
+    """Return whether the second request was sent before the first job ended."""
     if second.status != 202:
         return True
     ended, sent = workspace.finished(first)["job@completedAt"], second["job@createdAt"]
@@ -458,7 +458,7 @@ def _overlap(workspace: Workspace, first: Answer, second: Answer) -> bool:
 
 @fact(_UPDATE, Source.REFERENCE)
 def test_second_update(workspace: Workspace):
-    """While an update waits or runs, another is refused with 409094."""
+    """While an update waits or runs, another update is refused with 409094."""
     first, second = _while_busy(workspace, *(secrets.token_hex(16) for _ in range(2)))
     if not _overlap(workspace, first, second):
         pytest.skip("the job was too fast")
@@ -484,7 +484,7 @@ def _twice(
 @pytest.mark.slow
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_repeated_request_changes_nothing(workspace: Workspace):
-    """A known RequestID is ignored, whatever the request asks for."""
+    """A request with a known RequestID changes nothing, even if its batch is another one."""
     batch = [_take("insert")]
     for again in (batch, [_delete()]):
         _, second, target = _twice(workspace, batch, again, rows_file(_TWO))
@@ -511,7 +511,7 @@ def test_repeated_request_after_a_failure(workspace: Workspace):
 
 @fact(_UPDATE, Source.UNSTATED)
 def test_repeated_request_for_another_target(workspace: Workspace):
-    """A known RequestID is ignored for other data sources, too."""
+    """A known RequestID is ignored even if the request is for another data source."""
     first, second, request_id = workspace.published(), workspace.published(), secrets.token_hex(16)
     for target in (first, second):
         workspace.finished(workspace.update(target, [_delete()], request_id=request_id))

@@ -1,4 +1,4 @@
-"""VizQL Data Service: sessions, what it says of a data source, and what it counts."""
+"""VizQL Data Service: sessions, metadata of data sources, and counts of rows."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 _METADATA = "POST vizql-data-service/read-metadata"
 _QUERY = "POST vizql-data-service/query-datasource"
 _NO_LUID = {"datasource": {"datasourceLuid": "00000000-0000-0000-0000-000000000000"}}
-# A JSON number of this size is another one for programs that read it as a double.
+# Programs that read JSON numbers as doubles change a number of this size.
 _LARGE = 2**53 + 1
 
 
@@ -53,13 +53,13 @@ def test_service_of_no_json(session: Session):
 
 @fact(_METADATA, Source.UNSTATED)
 def test_service_by_another_verb(session: Session):
-    """VizQL Data Service refuses any verb but POST with 405."""
+    """VizQL Data Service accepts only POST; other verbs are refused with 405."""
     assert call(session, "read-metadata", _NO_LUID, method="PUT").status == 405
 
 
 @fact(_METADATA, Source.VDS_OPENAPI)
 def test_metadata_of_fields(workspace: Workspace):
-    """VizQL Data Service tells the name, the caption and the type of each field."""
+    """VizQL Data Service lists the name, the caption and the type of each field."""
     types = {
         "BIGINT": "INTEGER",
         "NUMERIC(10, 2)": "REAL",
@@ -77,7 +77,7 @@ def test_metadata_of_fields(workspace: Workspace):
 
 @fact(_METADATA, Source.VDS_HELP)
 def test_roles_of_fields(workspace: Workspace):
-    """New texts are dimensions that are counted, and new numbers measures that are added up."""
+    """New texts are dimensions that are counted; new numbers are measures that are added up."""
     listed = fields(workspace.session, workspace.shared.luid)
     if "fieldRole" not in listed[0]:
         pytest.skip("the server's VizQL Data Service tells no roles")
@@ -89,7 +89,7 @@ def test_roles_of_fields(workspace: Workspace):
 
 @fact(_METADATA, Source.VDS_OPENAPI)
 def test_identifiers_of_tables(workspace: Workspace):
-    """The identifier of the table of a field is its name, perhaps its place, and 32 digits."""
+    """The identifier of a table is its name, optionally its full name, and 32 digits."""
     listed = fields(workspace.session, workspace.shared.luid)
     (table,) = {each["logicalTableId"] for each in listed}
     assert re.fullmatch(r"Extract( \(Extract\.Extract\))?_[0-9A-Fa-f]{32}", table), table
@@ -97,7 +97,7 @@ def test_identifiers_of_tables(workspace: Workspace):
 
 @fact(_METADATA, Source.FILES)
 def test_identifiers_by_desktop(workspace: Workspace):
-    """The identifier of a table has the schema in brackets, as Desktop's."""
+    """The identifier of a table has the full name in brackets, as in Tableau Desktop."""
     listed = fields(workspace.session, workspace.shared.luid)
     assert listed[0]["logicalTableId"].startswith("Extract (Extract.Extract)_")
 
@@ -110,7 +110,7 @@ def _two_tables(workspace: Workspace) -> Published:
 
 @fact(_METADATA, Source.FILES)
 def test_columns_of_one_name(workspace: Workspace):
-    """Of two columns with one name, that of the second table has its table in its caption."""
+    """If two columns have one name, the caption of the second column names its table."""
     listed = {
         each["fieldCaption"]: re.split(r" \(|_", each["logicalTableId"])[0]
         for each in fields(workspace.session, _two_tables(workspace).luid)
@@ -121,7 +121,7 @@ def test_columns_of_one_name(workspace: Workspace):
 
 
 def _counted(workspace: Workspace, target: Published, table: str, **options: bool) -> list[Any]:
-    """Count a table, if the server can."""
+    """Count the rows of a table; skip the fact if the server cannot count tables."""
     answer = query(workspace.session, target.luid, f"COUNT([{table}])", options=options)
     if answer.status == 400:
         pytest.skip("the server's VizQL Data Service counts no tables")
@@ -130,7 +130,7 @@ def _counted(workspace: Workspace, target: Published, table: str, **options: boo
 
 @fact(_QUERY, Source.VDS_HELP)
 def test_count_of_one_of_two_tables(workspace: Workspace):
-    """In a data source of two tables, COUNT of each counts its own rows."""
+    """In a data source of two tables, COUNT of a table counts only the rows of that table."""
     target = _two_tables(workspace)
     assert [_counted(workspace, target, table) for table in ("One", "Two")] == [[3], [2]]
 
@@ -143,7 +143,7 @@ def test_caption_of_the_only_table(workspace: Workspace):
 
 @fact(_QUERY, Source.VDS_HELP)
 def test_count_by_the_identifier_of_a_table(workspace: Workspace):
-    """Names in place of captions let a calculation count a table by its identifier."""
+    """With names in place of captions, a calculation can count a table by its identifier."""
     table = fields(workspace.session, workspace.shared.luid)[0]["logicalTableId"]
     options = {"interpretFieldCaptionsAsFieldNames": True, "bypassMetadataCache": True}
     assert _counted(workspace, workspace.shared, table, **options) == [len(ROWS)]
@@ -190,7 +190,7 @@ def test_aggregates(workspace: Workspace, *, claim: str, rows: Any, functions: A
 
 @fact(_QUERY, Source.UNSTATED)
 def test_count_by_a_constant(workspace: Workspace):
-    """A sum of ones by ISNULL of a column counts rows."""
+    """SUM(IIF(ISNULL([name]),1,1)) counts rows."""
     target = workspace.published(rows_file((1, None), (2, None), (3, "one")))
     assert values(query(workspace.session, target.luid, "SUM(IIF(ISNULL([name]),1,1))")) == [3]
 

@@ -1,4 +1,4 @@
-"""Requests to VizQL Data Service, and what a fact may expect of their answers."""
+"""Requests to VizQL Data Service, and checks of their answers."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from tableau_sandbox_tests.contract.session import Answer, Session
 def call(
     session: Session, endpoint: str, body: Any, *, method: str = "POST", token: str | None = None
 ) -> Answer:
-    """Send a request, as it is or as JSON; the token may be that of another session, or empty."""
+    """Send a body, as text or as JSON; `token` may be empty, or belong to another session."""
     answer = session.call(
         method,
         f"vizql-data-service/{endpoint}",
@@ -26,13 +26,13 @@ def call(
 
 
 def fields(session: Session, luid: str) -> list[dict[str, Any]]:
-    """Return what the service says of the fields of a data source."""
+    """Return the fields of a data source, as the service lists them."""
     answer = call(session, "read-metadata", {"datasource": {"datasourceLuid": luid}})
     return answer.succeeds().json()["data"]
 
 
 def query(session: Session, luid: str, *asked: str | dict[str, Any], **more: Any) -> Answer:
-    """Send a query of fields, or of formulas called n0, n1 and so on; `more` are other keys."""
+    """Send a query of fields or formulas, which are called n0, n1 and so on; `more` adds keys."""
     named = [
         {"fieldCaption": f"n{number}", "calculation": each} if isinstance(each, str) else each
         for number, each in enumerate(asked)
@@ -42,7 +42,7 @@ def query(session: Session, luid: str, *asked: str | dict[str, Any], **more: Any
 
 
 def values(answer: Answer) -> list[Any]:
-    """Return the values of formulas; none if the answer has no row."""
+    """Return the values of formulas; the list is empty if the answer has no row."""
     found = answer.succeeds().json()
     assert isinstance(found, dict), answer
     assert set(found) == {"data"}, answer
@@ -52,6 +52,6 @@ def values(answer: Answer) -> list[Any]:
 
 
 def refused(answer: Answer, codes: str) -> dict[str, Any]:
-    """Return the value of an error that has its status, and one of these codes."""
+    """Check that an answer is an error with one of these codes, and return its JSON."""
     answer.is_refused(codes)
     return answer.json()

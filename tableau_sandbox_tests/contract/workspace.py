@@ -1,4 +1,4 @@
-"""A project to write to: what facts create in it, and how it is removed again."""
+"""A project to write to: the items that facts create there, and their removal."""
 
 import json
 import secrets
@@ -32,31 +32,31 @@ class Published:
 
     @property
     def path(self) -> str:
-        """Its path below the site."""
+        """The path of the data source below the site."""
         return f"datasources/{self.luid}"
 
 
 class LeftBehindError(Exception):
-    """The message names what could not be removed."""
+    """Some items could not be removed; the message names them."""
 
 
 class Workspace(Conversation):
-    """A project of a site, in which facts publish under names of their own.
+    """A project of a site, in which facts publish under unique names.
 
-    Requests may name the LUIDs {project}, {folder} of a new project and {user}, the paths {shared}
+    Requests may name the LUIDs {project}, {folder} (a new project) and {user}, the paths {shared}
     and {new} of data sources, and a new {name}.
 
     Attributes:
-        session: the session.
+        session: the session of the checking user.
         project: the LUID of the project.
-        pass_a_second: returns when the clock of the server is in the next second.
+        pass_a_second: waits until the clock of the server is in the next second.
     """
 
     def __init__(self, session: Session, project: str, pass_a_second: Callable[[], None]):
         """Look for the project.
 
         Raises:
-            LookupError: there is none of this name, or several.
+            LookupError: if no project has this name, or several projects have it.
         """
         self.session, self.pass_a_second = session, pass_a_second
         path = f"projects?filter=name:eq:{quote(project, safe='')}"
@@ -66,7 +66,7 @@ class Workspace(Conversation):
         self.project = str(found[0])
         self._mark = f"verify-{secrets.token_hex(4)}"
         self._names: list[str] = []
-        # What was created, by its path; what is inside others comes first.
+        # The paths of created items; the content of a project comes before the project.
         self._created: list[str] = []
         self._jobs: list[str] = []
         self.values = {
@@ -88,25 +88,25 @@ class Workspace(Conversation):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove everything that facts have created, known by its unique names.
+        """Remove everything that facts have created, which has unique names.
 
         Raises:
-            LeftBehindError: something is still there.
+            LeftBehindError: if something is still there.
         """
         try:
-            # The last fact may have ended the session, or its hours may be over.
+            # The session may have expired, or the last fact may have ended it.
             self.session.sign_in()
         except (AssertionError, RequestException) as refusal:
             raise LeftBehindError(f"{self._mark}*") from refusal
         left = [job for job in [*self._jobs] if not _succeeds(self._end, job)]
-        # By their names as well: a job names nothing, and the answer to a publish may get lost.
+        # Remove data sources by name as well: jobs and lost answers give no LUIDs.
         left += [name for name in self._names if not _succeeds(self._delete_named, name)]
         left += [path for path in self._created if not _succeeds(self._delete, path)]
         if left:
             raise LeftBehindError(", ".join(left))
 
     def _end(self, job: str) -> None:
-        """Cancel a job, or wait for its end: it could publish after the removal."""
+        """Cancel a job and wait for its end: a job could publish after the removal."""
         self.session.ask("PUT", f"jobs/{job}")
         self.wait(job)
 
@@ -119,17 +119,17 @@ class Workspace(Conversation):
         self.session.ask("DELETE", path).succeeds(204, 404)
 
     def new_name(self, suffix: str = "") -> str:
-        """Return a name that nothing on the site has yet; what gets it is removed in the end."""
+        """Return a unique name; a data source with this name is removed at the end."""
         self._names.append(f"{self._mark}-{len(self._names)}{suffix}")
         return self._names[-1]
 
     def new_project(self) -> str:
-        """Create a project in the project; return its LUID."""
+        """Create a project inside the project; return the LUID of the new project."""
         request = "POST projects <project name='{name}' parentProjectId='{project}'/>"
         return self.send(request).succeeds(201)["project@id"]
 
     def ask(self, method: str, path: str, body: str | bytes = b"", **options: Any) -> Answer:
-        """Send a request to a path of the site; remember what it creates."""
+        """Send a request to a path of the site, and remember the items that it creates."""
         answer = self.session.ask(method, path, body, **options)
         if method == "POST" and answer.status == 201:
             for kind in ("project", "datasource"):
@@ -145,7 +145,7 @@ class Workspace(Conversation):
         return self.ask(method, path, body, headers=headers)
 
     def request(self, name: str, *, project: str = "") -> Part:
-        """Return the part that requests to publish a data source of this name."""
+        """Return the part of a publish request that names the data source and its project."""
         within = f"<project id={quoteattr(project or self.project)}/>"
         element = f"<datasource name={quoteattr(name)}>{within}</datasource>"
         return "request_payload", "", f"<tsRequest>{element}</tsRequest>"
@@ -161,7 +161,8 @@ class Workspace(Conversation):
         upload: str = "",
         by: OtherSession | None = None,
     ) -> Answer:
-        """Publish an upload or a file, by default one with the first rows, under a new name."""
+        """Publish an upload or a file, by default `ROWS`; a publish without a name gets a new
+        name."""
         if "asJob" in query:
             self._needs_jobs()
         parts = [self.request(name or self.new_name(), project=project)]
@@ -174,17 +175,17 @@ class Workspace(Conversation):
         return (by or self).ask("POST", f"datasources?{query}", body, headers=headers)
 
     def published(self, file: bytes | None = None, **options: Any) -> Published:
-        """Publish a new data source."""
+        """Publish a new data source, and return its LUID and its name."""
         name = self.new_name()
         return Published(self.publish(name, file, **options).succeeds(201)["datasource@id"], name)
 
     @cached_property
     def shared(self) -> Published:
-        """A data source with the first rows, for facts that leave it as it is."""
+        """A data source with `ROWS`, for facts that do not change it."""
         return self.published()
 
     def upload(self, *blocks: bytes) -> str:
-        """Upload a file in blocks; return the identifier of its session."""
+        """Upload a file in blocks; return the identifier of the upload."""
         session = self.send("POST fileUploads").succeeds(201)["fileUpload@uploadSessionId"]
         for block in blocks:
             self.append_block(session, block).succeeds()
@@ -206,7 +207,7 @@ class Workspace(Conversation):
         connection: str = "",
         by: OtherSession | None = None,
     ) -> Answer:
-        """Send an action batch, with an upload or the file that its actions name."""
+        """Send an action batch, with an upload or with a payload that the actions name."""
         self._needs_jobs()
         if payload is not None:
             upload = self.upload(payload)
@@ -217,7 +218,7 @@ class Workspace(Conversation):
         return (by or self).ask("PATCH", path, json.dumps({"actions": actions}), headers=headers)
 
     def _needs_jobs(self) -> None:
-        """Leave what ends in a job to those who may ask for jobs, and end them."""
+        """Skip the fact if the user may not ask for jobs and cancel them."""
         if self._answer_about_jobs.status == 403:
             pytest.skip("the user is no administrator, and may not ask for jobs")
 
@@ -226,7 +227,7 @@ class Workspace(Conversation):
         return self.session.ask("GET", f"jobs/{uuid4()}")
 
     def wait(self, job: str) -> Answer:
-        """Return a job when it is complete."""
+        """Wait for the end of a job, and return the job."""
         deadline, pause = time.monotonic() + _JOB_SECONDS, 0.01
         while time.monotonic() < deadline:
             answer = self.session.ask("GET", f"jobs/{job}").succeeds()
@@ -238,7 +239,7 @@ class Workspace(Conversation):
         raise AssertionError(f"the job does not end within {_JOB_SECONDS} seconds")
 
     def finished(self, answer: Answer) -> Answer:
-        """Return the complete job of a request that was accepted."""
+        """Wait for the end of an accepted request's job, and return the job."""
         return self.wait(answer.succeeds(202)["job@id"])
 
     def record(self, target: Published) -> Answer:
@@ -246,7 +247,7 @@ class Workspace(Conversation):
         return self.ask("GET", target.path).succeeds()
 
     def rows(self, target: Published, *, of: str = "", table: str = "") -> list[tuple]:
-        """Return the rows of a data source, as a download has them, or one `of` its revisions."""
+        """Return the rows of a data source, or `of` one of its revisions, from a download."""
         content = self.ask("GET", f"{target.path}{of}/content").succeeds().content
         return rows_of(packaged_hyper(content)[1], table)
 
