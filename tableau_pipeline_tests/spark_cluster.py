@@ -14,7 +14,7 @@ import pyspark
 from tableau_pipeline_tests.dagster_servers import running, said
 
 HOST = "127.0.0.1"
-# The hosts of the workers. Spark repeats a slow task only on a host with another name.
+# The hosts of the workers. Spark runs a copy of a slow task only on a host with another name.
 _WORKERS = (HOST, "localhost")
 # Settings of a driver that uses both workers, each with one executor. The driver waits for both
 # executors only if it knows the number of its cores. The executors have one address, but may have
@@ -67,7 +67,7 @@ def spark_cluster(
 
     Args:
         variables: environment variables of the executors.
-        start: returns the words before the command of a worker, given its folder.
+        start: returns a prefix for the command of a worker, given the folder of the worker.
     """
     with ExitStack() as stack:
         master = folder / "spark-master"

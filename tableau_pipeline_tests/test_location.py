@@ -51,7 +51,7 @@ def test_everything_loads_without_any_setting():
 
 
 def test_the_lineage_folds_a_data_source_into_one_box():
-    """Prevents: the lineage shows two boxes for each data source, outside of any group."""
+    """Prevents: the lineage shows two boxes for each data source, in the group of the models."""
     graph = load().resolve_asset_graph()
     groups: dict[str, set[str]] = {}
     for key in graph.get_all_asset_keys():
@@ -64,7 +64,7 @@ def test_the_lineage_folds_a_data_source_into_one_box():
 
 
 def test_code_references_show_where_an_asset_is_written():
-    """Prevents: "open in editor" shows the YAML next to a model instead of its code."""
+    """Prevents: "open in editor" shows the YAML next to a model instead of the model's code."""
     written: dict[str, tuple[str, str]] = {}
     for spec in specs_of(load()):
         (reference,) = spec.metadata["dagster/code_references"].code_references
@@ -79,7 +79,7 @@ def test_code_references_show_where_an_asset_is_written():
 def test_a_deployment_switches_its_triggers_on(
     monkeypatch: pytest.MonkeyPatch, value: str, status: str
 ):
-    """Prevents: a deployment never starts its triggers, or a laptop publishes unasked."""
+    """Prevents: a deployment never starts its triggers, or a laptop publishes without consent."""
     monkeypatch.setenv("PIPELINE_TRIGGERS", value)
     location = load()
     found = [*(location.sensors or ()), *(location.schedules or ())]
@@ -144,7 +144,7 @@ def test_secrets_show_nowhere_in_the_configuration(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(autouse=True)
 def _no_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the folders that the story of the demo has set in this process."""
+    """Remove the variables that the story of the demo may have set in this process."""
     monkeypatch.delenv("PIPELINE_DATA_DIR", raising=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
 
@@ -244,7 +244,7 @@ def test_the_checkout_keeps_its_own(monkeypatch: pytest.MonkeyPatch, folder: str
 
 
 def test_another_project_has_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """Prevents: several projects store their data in one folder, which is the library's."""
+    """Prevents: several projects store their data in the folder of the library."""
     monkeypatch.chdir(tmp_path)
     assert data_dir() == tmp_path / "data"
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))

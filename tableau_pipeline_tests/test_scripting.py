@@ -143,8 +143,7 @@ def test_the_example_says_what_is_wrong(
 
 @pytest.mark.slow
 def test_neither_dagster_nor_spark_is_needed():
-    # Prevents: a refresh takes seconds to load libraries that it does not need, or fails without
-    # them.
+    # Prevents: a refresh from a script needs Dagster or Spark, or takes seconds to load them.
     program = (
         "import sys, tableau_pipeline.scripting, tableau_pipeline.publishing.site\n"
         "print({'dagster', 'pyspark'} & set(sys.modules))"
@@ -177,7 +176,7 @@ def test_what_was_not_published_is_not_remembered(script: Script, use: Callable[
 
 
 def refresh_until_killed(script: Script) -> None:
-    """Refresh, and kill this process before its first question about the job."""
+    """Refresh, and kill this process before the refresh asks for the job."""
 
     @contextmanager
     def server() -> Generator[At]:
@@ -253,7 +252,7 @@ def test_scripts_wait_for_each_other(
 
 
 def test_other_data_sources_do_not_wait(script: Script):
-    """Prevents: a script for `sales/eu` waits for a refresh of `sales`, or uses its records."""
+    """Prevents: a refresh of `sales/eu` waits for a refresh of `sales`, or reads its records."""
     running = Claim(refresh=1, owner=script.journal.owner)
     script.journal.append(lambda _: running, after=script.journal.history())
     other = replace(script.declaration, key=f"{script.declaration.key}/eu", name="Flights EU")

@@ -72,7 +72,7 @@ def sandbox(start_sandbox: Callable[..., Sandbox]) -> Sandbox:
 
 @pytest.fixture(scope="session")
 def shared_sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
-    """Yield a sandbox for all tests that can share one: its start and end take 0.3 s."""
+    """Yield a sandbox that tests share: the start and the end of a sandbox take 0.3 s."""
     with running_sandbox(tmp_path_factory.mktemp("sandbox")) as sandbox:
         yield sandbox
 

@@ -120,7 +120,7 @@ def test_own_names(shared_sandbox: Sandbox, host: str):
     [({}, 200), ({"Origin": "http://x.test"}, 403), ({"Sec-Fetch-Site": "same-origin"}, 403)],
 )
 def test_calls_of_the_api(shared_sandbox: Sandbox, marks: dict[str, str], by_any_name: int):
-    """Prevents: a web page signs in with the documented password, or containers cannot."""
+    """Prevents: a web page signs in with the documented password, or containers cannot connect."""
     for host, expected in (("x.test", by_any_name), ("localhost", 200)):
         assert status(shared_sandbox, "/api/3.27/serverInfo", host, **marks) == expected
 

@@ -50,7 +50,7 @@ def test_calls():
 
 
 def other_values(name: str, default: Any) -> dict[str, Any]:
-    """Return arguments of the command for the other values of a quirk, with these values."""
+    """Map arguments of the command to the values of a quirk that differ from its default."""
     flag, hint = name.replace("_", "-"), get_type_hints(Quirks)[name]
     if hint is bool:
         return {f"--no-{flag}" if default else f"--{flag}": not default}
@@ -137,7 +137,7 @@ def completed(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[d
 
 
 def test_changes_within_a_second_may_share_a_stamp(new_server: NewServer, one_row: Path):
-    # Prevents: a pipeline never meets two changes with one time stamp in its tests.
+    # Prevents: tests of a pipeline never show two changes with one time stamp.
     sandbox, server = new_server(clock=lambda: START, stamps_within_second="shared")
     item = publish(server, one_row)
     assert publish(server, one_row, mode="Overwrite").updated_at == item.updated_at
@@ -250,7 +250,7 @@ def test_sites_may_keep_no_revisions(new_server: NewServer, one_row: Path):
 
 
 def test_second_update(new_server: NewServer, one_row: Path):
-    """Prevents: the sandbox queues updates that real servers refuse, or refuses repetitions."""
+    """Prevents: the sandbox queues updates that servers refuse, or refuses repeated requests."""
     sandbox, server = new_server()
     item, other = publish(server, one_row), publish(server, one_row, name="Other")
     with sandbox.held_jobs():
@@ -419,7 +419,7 @@ def test_replace_without_effect(
 
 
 def test_several_tables_in_a_bare_file(new_server: NewServer, tmp_path: Path):
-    """Prevents: the sandbox takes every star that some servers refuse, or refuses packages."""
+    """Prevents: the sandbox accepts stars that some servers refuse, or refuses star packages."""
     sandbox, server = new_server()
     star, loose = tmp_path / "star.hyper", tmp_path / "loose.hyper"
     star.write_bytes(related_file())

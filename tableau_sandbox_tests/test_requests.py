@@ -85,8 +85,7 @@ def test_finish_code_of_a_pending_publish(
 def test_download_without_the_extract(
     sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path
 ):
-    """Prevents: a pipeline expects XML in place of a zip file, or fails at data before the
-    model."""
+    """Prevents: a pipeline expects XML and not a zip file, or fails at data before the model."""
     live = publish(server, one_row)
     extract = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row), name="Extract")
 

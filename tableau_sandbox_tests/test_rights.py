@@ -144,7 +144,7 @@ def answered(sandbox: Sandbox, route: Route, *scopes: str) -> str:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.pattern}")
 def test_each_call_needs_its_own_scope(shared_sandbox: Sandbox, route: Route):
     """Prevents: an app works here with wrong scopes, and is refused in production."""
-    # `others` has no wildcards, since a wildcard would include the scope of the call.
+    # Neither `others` nor `MADE_UP` has a wildcard that includes a scope of the call.
     others = EVERY_SCOPE - set(route.scopes)
     assert route.scopes
     assert answered(shared_sandbox, route, *others, *MADE_UP) == "401002"

@@ -103,7 +103,7 @@ def served(tds: str, *, path: str = PATH, encoding: str = "utf-8", **more: str) 
 
 
 def test_form_of_a_server():
-    """Prevents: the sandbox returns a `.tds` in no server's form, or changes users' work."""
+    """Prevents: the sandbox returns a `.tds` in a form of no server, or changes users' work."""
     assert served(SAVED) == SERVED
     assert served(SERVED, path=served_path(PATH)) == SERVED
 

@@ -1,4 +1,4 @@
-"""VizQL Data Service: who may query, what it computes, and what Tableau leaves open."""
+"""VizQL Data Service: rights, computed values, and answers that Tableau leaves open."""
 
 from collections.abc import Generator
 from pathlib import Path

@@ -68,7 +68,7 @@ def claim(
 
 
 def open_claims(journal: SimulatedJournal) -> list[str]:
-    """Return the run that has an open claim, in a list that may be empty."""
+    """Return the run with an open claim, as a list of at most one run."""
     held = journal.history().claim
     return [held.owner.run_id] if held else []
 
@@ -256,7 +256,7 @@ def test_overtaken_while_it_packs_its_file(new_pipeline: Callable[..., Pipeline]
 
 
 def test_overtaken_refresh_is_not_refused(pipeline: Pipeline):
-    """Prevents: an overtaken refresh is refused for a loss of rows, and users accept it."""
+    """Prevents: an overtaken refresh is refused for a loss of rows, and users accept the loss."""
     zombie = Zombie(pipeline)
     pipeline.model("flights", flights(1))
 

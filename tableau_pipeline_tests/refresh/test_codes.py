@@ -356,7 +356,7 @@ ROWS = {row["code"]: row for row in page("troubleshooting.md").sections["Codes"]
 
 @pytest.mark.parametrize("code", sorted(set(Code) - {Code.OTHER}))
 def test_a_code(code: Code, pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a refusal has a wrong code, is shown without its remedy, or has no page."""
+    """Prevents: a refusal has a wrong code, is shown without its remedy, or is undocumented."""
     folder = tmp_path / "empty"
     folder.mkdir()
     refusals = refused(lambda: CASES[code](Case(pipeline, folder, monkeypatch)))

@@ -33,7 +33,7 @@ from tableau_sandbox.faults import FailJob
 
 
 def captions(pipeline: Pipeline, **captions: str) -> None:
-    """Declare these captions, and remove all others from the declaration."""
+    """Declare these captions, and remove all other captions from the declaration."""
     (table,) = pipeline.declaration.tables
     fields = tuple(FieldMetadata(name, caption=text) for name, text in captions.items())
     pipeline.policy(table.policy, fields=fields)
@@ -65,7 +65,7 @@ def test_captions_come_with_the_first_refresh_and_follow_the_declaration(pipelin
 
 
 def test_places_are_known_to_maps(pipeline: Pipeline):
-    """Prevents: a map does not recognize cities, or each refresh sets their role again."""
+    """Prevents: a map does not recognize cities, or each refresh sets geographic roles again."""
     (table,) = pipeline.declaration.tables
     fields = (FieldMetadata("carrier", geo="city"), FieldMetadata("delay", geo="latitude"))
     pipeline.policy(table.policy, fields=fields)
@@ -99,7 +99,7 @@ def test_what_people_edited_stays(pipeline: Pipeline):
 
 
 def test_a_plan_tells_of_metadata(pipeline: Pipeline):
-    """Prevents: a plan does not list new captions, or conflicts with captions of users."""
+    """Prevents: a plan lists neither new captions nor conflicts with captions of users."""
     captions(pipeline, delay="Delay", carrier="Airline")
     pipeline.run()
     other_users.captions_a_column(pipeline, "delay", "Lateness")
@@ -191,7 +191,7 @@ def test_a_column_that_people_use_goes_only_if_that_is_accepted(pipeline: Pipeli
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("others", [False, True], ids=["same columns", "other columns"])
 def test_adoption_merges(pipeline: Pipeline, *, others: bool):
-    """Prevents: an adoption removes captions and fields of a user, or fails because of them."""
+    """Prevents: an adoption drops a user's calculated field, or replaces a user's caption."""
     rows = flights(8).append_column("gate", flights(8)["delay"]).drop_columns("delay")
     other_users.publishes(pipeline, rows if others else flights(5))
     other_users.adds_a_calculated_field(pipeline)

@@ -91,7 +91,7 @@ def approval(pipeline: Pipeline, **fields: Any) -> Approval:
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [BY_KEY, ReplaceAll()], ids=["diff", "replace"])
 def test_too_many_rows_change(pipeline: Pipeline, policy: Policy):
-    """Prevents: many wrong rows reach the dashboards, because their number is right."""
+    """Prevents: many wrong rows reach the dashboards if the number of rows is right."""
     published(pipeline, policy=policy, guard=replace(LAX, max_change=0.25))
     pipeline.model("flights", changed(20, 5))
     assert pipeline.run().decision != "no change"
@@ -419,7 +419,7 @@ def test_an_approved_change_of_columns(pipeline: Pipeline):
 
 
 def test_columns_of_a_contract_are_those_of_its_model(pipeline: Pipeline):
-    """Prevents: an approval spells types like the contract, and no refresh ever matches it."""
+    """Prevents: an approval spells types like the contract, and no refresh matches the approval."""
     published(pipeline)
     contract = (
         Column("flight_id", "long"),

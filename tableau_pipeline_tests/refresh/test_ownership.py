@@ -126,7 +126,7 @@ def test_second_deployment(pipeline: Pipeline, *, whole_deployment: bool):
 
 @pytest.mark.slow
 def test_data_source_without_the_tag_of_an_instance(pipeline: Pipeline):
-    """Prevents: a data source never gets its deployment's tag, and others take it over."""
+    """Prevents: an old data source gets no deployment tag, and another deployment takes it over."""
     pipeline.run()
     (item,) = pipeline.found()
     with session(pipeline.sandbox) as site:
@@ -149,7 +149,7 @@ def test_another_url_of_the_same_server(pipeline: Pipeline):
 
 
 def test_rename_and_move_are_part_of_the_plan(pipeline: Pipeline):
-    """Prevents: a report hides a rename or a move, or a rename that changes only case fails."""
+    """Prevents: a report says "no change" after a rename, or a rename of case only fails."""
     pipeline.run()
     old, luid = pipeline.name, luid_of(pipeline)
     pipeline.declare(name=f"{old} better", project=f"Shop {luid}", create_project=True)

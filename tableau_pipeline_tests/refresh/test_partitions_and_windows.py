@@ -20,7 +20,7 @@ from tableau_pipeline_tests.refresh.support.partitioned import day, keep_only, m
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import refused, ships, table
 
-# In Paris, clocks skip an hour on the first of these days, and repeat one on the second.
+# In Paris, clocks skip an hour on the first of these days, and repeat an hour on the second day.
 SPRING, AUTUMN = "2025-03-30", "2025-10-26"
 PARIS = "Europe/Paris"
 OTHER_ZONES = ("UTC", "America/St_Johns", "Pacific/Apia")
@@ -95,7 +95,7 @@ def test_partitions_come_and_go(windows: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("is_null", [False, True], ids=["beside", "null"])
 def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
-    """Prevents: an update deletes or keeps rows whose time is outside of their partition."""
+    """Prevents: an update misses rows without a time, or with a time outside of their partition."""
     one, two = "2025-03-01", "2025-03-02"
     lost = table([(None, 1.0)], at=pa.timestamp("us"), hour=pa.float64())
     stray = pa.concat_tables([at(one, 1), lost if is_null else at(two, 5)])
@@ -249,7 +249,7 @@ def test_record_does_not_grow_with_the_partitions(pipeline: Pipeline):
 
 
 def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
-    """Prevents: a partition that lacks a column is published, or its refusal hides mistakes."""
+    """Prevents: a partition that lacks a column is published, or a refusal hides other mistakes."""
     wider = flights(3, gate=pa.array([1, 2, 3], pa.int64()))
     materialize(pipeline, {"jan": flights(5), "feb": wider})
     pipeline.policy(ReplaceAll(), contract=(Column("seat", "string"),))
@@ -260,7 +260,7 @@ def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
     assert (pipeline.sessions, pipeline.extract_files()) == (0, [])
 
 
-# A row has an id, an age in days and a word. There are few ids, so that some are repeated.
+# A row has an id, an age in days and a word. There are few ids, so some ids repeat.
 Row = tuple[int, int | None, str]
 
 

@@ -163,7 +163,7 @@ def test_sizes_and_limits(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_edited_metadata_hinders_overwrites_alone(pipeline: Pipeline):
-    """Prevents: a calculated field stops all refreshes, or a refresh drops it without consent."""
+    """Prevents: a calculated field stops all refreshes, or disappears without consent."""
     pipeline.policy(BY_ID)
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -233,7 +233,7 @@ def shrinks(pipeline: Pipeline, *parts: str) -> None:
 
 @pytest.mark.slow
 def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
-    """Prevents: an adoption replaces many rows of another user by a few, without consent."""
+    """Prevents: an adoption replaces many rows of another user by few rows, without consent."""
     other_users.publishes(pipeline, flights(100))
     pipeline.declare(adopt=True)
     shrinks(pipeline, "1 rows where 100 are published")
@@ -257,7 +257,7 @@ UNREADABLE = Reconcile(max_mb=1e-6, by="download")
     ],
 )
 def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile, parts: list[str]):
-    """Prevents: without records, a refresh replaces many rows by one, without consent."""
+    """Prevents: without records, a refresh replaces many rows by one row, without consent."""
     pipeline.declare(reconcile=rule)
     pipeline.run()
     pipeline.journal.forget()
@@ -265,7 +265,7 @@ def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile,
 
 
 def test_shrunk_where_the_server_tells_sizes_in_lists_alone(pipeline: Pipeline):
-    """Prevents: after a loss of records, a guard counts no rows if only lists show file sizes."""
+    """Prevents: without records, a guard cannot count rows if only lists show file sizes."""
 
     class Server(Proxy):
         def find_by_luid(self, luid: str) -> Any:
@@ -418,7 +418,7 @@ ONE_SIDE = ("flights -> airlines", 'table "airlines"', "fix the model")
 def test_models_that_do_not_fit(
     star: Pipeline, declared: dict, models: dict, parts: list[str], build_only: bool
 ):
-    """Prevents: an unfit model shows as an error of hyperd, or a refresh sends its rows."""
+    """Prevents: a mistake in a model shows as an error of hyperd, or a refresh sends its rows."""
     star.declare(**declared)
     for name, rows in models.items():
         if rows is None:
@@ -428,7 +428,7 @@ def test_models_that_do_not_fit(
     refused(lambda: star.run(build_only=build_only), *parts)
     assert (star.extract_files(), star.journal.all_intents(), star.found()) == ([], [], [])
     assert star.journal.history().claim is None
-    # A refresh checks keys after its sign-in, and everything else before.
+    # A refresh checks keys last, after its sign-in.
     assert star.sessions == (0 if build_only or "fix the model" not in parts else 1)
 
 
@@ -456,7 +456,7 @@ def test_composite_key_may_repeat_its_parts(star: Pipeline):
     ],
 )
 def test_types_by_all_their_names(written: str, name: str):
-    """Prevents: a contract fails because it spells a type in another way than Spark."""
+    """Prevents: a contract fails because it spells a type differently from Spark."""
     assert spark_name(written) == name
 
 
@@ -567,7 +567,7 @@ def test_a_damaged_base_does_not_accuse_the_server(pipeline: Pipeline):
     ("damage", "why"), [(cut, "file is not a Parquet file"), (Path.unlink, "the file is gone")]
 )
 def test_a_damaged_model_is_named(pipeline: Pipeline, damage: Callable, why: str):
-    """Prevents: a damaged file of a model shows as an error about its values."""
+    """Prevents: a damaged file of a model shows as an error about the values of the model."""
     path = file_of(pipeline)
     damage(path)
     named = f'The model "flights" cannot be read: {path}: {why}.'

@@ -144,7 +144,7 @@ def test_what_people_say_stays(new_pipeline: NewPipeline):
     theirs = said(pipeline)
     report = pipeline.run()
     assert said(pipeline) == theirs
-    # Of the changes that it leaves to users, a refresh reports only permissions.
+    # A refresh reports changed permissions, but no other changes that it leaves to users.
     assert report.problems == (
         'VizqlDataApiAccess of group "All Users" is "Allow" as declared, and none on the server',
     )
@@ -298,7 +298,7 @@ def test_certified_while_equal(new_pipeline: NewPipeline):
 
 
 def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
-    """Prevents: a refresh removes a user's note with our certification, without a warning."""
+    """Prevents: a refresh removes a user's note with our certification, and does not warn."""
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile())
     pipeline.run()
     certified = {"isCertified": "true", "certificationNote": "Hers"}

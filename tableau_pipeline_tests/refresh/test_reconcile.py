@@ -24,7 +24,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import STAR, Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 
 DOWNLOAD = Reconcile(by="download")
-# Every file is too large for a download.
+# Every file is larger than this limit.
 LARGE = Reconcile(max_mb=1e-6)
 FEWER = 'DELETE FROM "Extract"."Extract" WHERE "flight_id" = 1'
 OTHERS = """UPDATE "Extract"."Extract" SET "carrier" = '' WHERE "flight_id" = 1"""
@@ -103,7 +103,7 @@ def test_the_file_is_read_back_on_the_local_disk(
 
 
 def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
-    """Prevents: a refresh downloads gigabytes every night, or claims a skipped comparison."""
+    """Prevents: a refresh downloads gigabytes every night, or claims to have compared the rows."""
     pipeline.declare(reconcile=Reconcile(max_mb=1e-6, by="download"))
     report, again = pipeline.run(), pipeline.run()
     assert "is larger than reconcile: max_mb: 1e-06" in report.reconciliation.skipped
@@ -212,9 +212,9 @@ class Mute(Proxy):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("now", ["it answers", "larger max_mb", "rows are lost"])
 def test_who_could_not_look_looks_again(pipeline: Pipeline, now: str):
-    """Prevents: after one failed count, no refresh compares the rows until they change again."""
+    """Prevents: after one failed count, no refresh compares the rows while models are unchanged."""
     pipeline.declare(reconcile=LARGE)
-    # Each refresh tries once, until a comparison succeeds.
+    # Each refresh tries one count, until a comparison succeeds.
     for _ in range(2):
         mute = pipeline.run(around={"around_server": Mute})
         assert "budget of queries" in str(mute.checkpoint.unreconciled)

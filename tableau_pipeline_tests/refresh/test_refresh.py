@@ -85,7 +85,7 @@ def test_dry_run_changes_nothing(pipeline: Pipeline, path: str):
 
 @pytest.mark.slow
 def test_line_tells_what_a_refresh_did(star: Pipeline, caplog: pytest.LogCaptureFixture):
-    """Prevents: a run does not report what it published, where, and if the rows are right."""
+    """Prevents: a summary omits the decision, the rows, the comparison or the link of a refresh."""
     caplog.set_level(logging.INFO)
     star.declare(reconcile=Reconcile())
     link = r"http://127.0.0.1:\S+"
@@ -126,7 +126,7 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCa
         assert pipeline.run(full=what == "publish").decision == decision
         asked = [str(each.args[1]) for each in caplog.records if each.name == log and each.args]
         at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
-        # A refresh asks for the job. While the job is queued, it asks in turn for the data source.
+        # A refresh asks for the job, and in turn for the data source while the job is queued.
         looks = at_job[-1] - at_job[0] + 1 if at_job else 0
         between = asked[at_job[0] : at_job[-1]] if at_job else []
         assert all(re.search(r"/(jobs|datasources)/[^/]+$", path) for path in between), between

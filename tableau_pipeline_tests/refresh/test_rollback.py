@@ -247,7 +247,7 @@ def test_a_hold_that_cannot_be_read(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_partitions_go_back(pipeline: Pipeline):
-    """Prevents: a rollback keeps a partition that is newer than the version."""
+    """Prevents: a rollback keeps a partition that was added after the version."""
     pipeline.policy(Partitions("part"), guard=LAX)
     pipeline.snapshot("flights", visits(range(3)), partition="a")
     pipeline.run()

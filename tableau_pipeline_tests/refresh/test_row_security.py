@@ -54,7 +54,7 @@ def revisions(pipeline: Pipeline, luid: str) -> int:
 
 @pytest.mark.parametrize("accept", [(), sorted(ALL)], ids=["usual", "all"])
 def test_every_publish_brings_the_filter(pipeline: Pipeline, accept: list[Accept]):
-    """Prevents: all users see all rows after a full publish, or in the middle of one."""
+    """Prevents: during or after a full publish, all users see all rows."""
     luid = secured(pipeline)
     changes = [
         lambda: pipeline.model("flights", flights(9)),
@@ -74,7 +74,7 @@ def test_every_publish_brings_the_filter(pipeline: Pipeline, accept: list[Accept
 
 
 def test_a_column_of_the_filter_cannot_go(pipeline: Pipeline):
-    """Prevents: a refresh drops a column that a filter uses, if users accept everything else."""
+    """Prevents: a refresh drops a column that a filter uses, because users accept every change."""
     luid = secured(pipeline)
     before = revisions(pipeline, luid)
     pipeline.model("flights", flights(9).drop_columns("carrier"))
@@ -262,7 +262,7 @@ def test_every_form_survives(pipeline: Pipeline, form: str):
 
 
 def test_a_filter_of_other_tables(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: an adoption replaces the tables that a filter names, or hides why it cannot."""
+    """Prevents: an adoption replaces tables that a filter names, or a refusal hides the reason."""
     live = filtered(ROW_FILTERS["a user filter"]).tds.replace("class='hyper'", "class='postgres'")
     (tmp_path / "live.tds").write_text(live, "utf-8")
     project = pipeline.eyes.project(pipeline.declaration.project, create=True)
@@ -278,7 +278,7 @@ def test_a_filter_of_other_tables(pipeline: Pipeline, tmp_path: Path):
 
 
 def held(pipeline: Pipeline, report: Refreshed) -> bool:
-    """Return whether the data source has no rows and the refresh warns about that."""
+    """Return whether the data source is empty and the refresh warns about the missing filter."""
     rows = report.checkpoint.rows if report.checkpoint else None
     return rows == {"flights": 0} and "has no rows yet (guarded: true)" in str(report.warnings)
 
@@ -356,10 +356,10 @@ def test_a_rollback_waits_for_the_filter(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("are_recorded", [True, False], ids=["recorded", "not recorded"])
 def test_a_plan_that_asks_no_server(pipeline: Pipeline, are_recorded: bool):
-    """Prevents: an offline plan asks for a filter that exists, or for a right to read it."""
+    """Prevents: an offline plan asks for a filter that exists, or for a right to read metadata."""
     secured(pipeline)
     if not are_recorded:
-        # Without its journal, the pipeline has no digest of the metadata.
+        # Without the journal, no record has a digest of the metadata.
         pipeline.journal.forget()
     pipeline.declare(guarded=True)
     pipeline.run()
@@ -401,7 +401,7 @@ def people(*names: str | None) -> pa.Table:
     ids=["empty", "NULL", "blank", "strangers", "no column", "numbers"],
 )
 def test_entitlements_that_lock_out(pipeline: Pipeline, access: pa.Table, expected: str):
-    """Prevents: a wrong table of entitlements hides all rows from users, or shows all of them."""
+    """Prevents: a wrong table of entitlements hides all rows from users, or shows all rows."""
     entitled(pipeline, access)
     refused(pipeline.run, expected)
     assert pipeline.found() == []

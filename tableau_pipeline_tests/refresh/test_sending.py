@@ -91,7 +91,7 @@ def test_killed_for_real(pipeline: Pipeline):
 def test_nothing_is_sent_beside_a_job_that_may_run(
     new_pipeline: Callable[..., Pipeline], user: tuple[str, str], step: str
 ):
-    """Prevents: a refresh sends rows while an old job may run, and the job undoes them."""
+    """Prevents: a refresh sends new rows while an old job may run and replace the rows."""
     pipeline = new_pipeline(user=user, on={"job_access": "own-jobs"}, reconcile=None)
     changed_rows(pipeline)
     assert killed_before(pipeline, step)
@@ -148,7 +148,7 @@ def test_store_that_loses_its_answer(new_pipeline: Callable[..., Pipeline]):
 @pytest.mark.parametrize("call", ["updated_at", "tag"])
 @pytest.mark.parametrize("before", [changed_rows, new_file])
 def test_refusal_of_a_later_request(pipeline: Pipeline, before: Before, call: str):
-    """Prevents: an error after a request counts as its refusal, and a second request follows."""
+    """Prevents: an error after a request counts as a refusal, and the request is sent again."""
     before(pipeline)
     (item,) = pipeline.found()
     pipeline.eyes.untag(str(item.id), [pipeline.declaration.tag])
@@ -263,7 +263,7 @@ def history_of(*records: Record) -> History:
 
 @pytest.mark.parametrize("outcome", [None, *Outcome], ids=str)
 def test_versions_that_may_be_published(outcome: Outcome | None):
-    """Prevents: a version that the server may hold is deleted, and updates need it."""
+    """Prevents: a collection deletes a version that the server may hold and that updates need."""
     claim = Claim(refresh=1, owner=Owner(run_id="run 1"))
     base = ClaimRelease(refresh=1, claim=claim.id, checkpoint=left(1, orders=1, items=1))
     history = history_of(claim, base, intent(2, outcome=outcome))
@@ -376,7 +376,7 @@ def publishes(pipeline: Pipeline) -> Callable[[], object]:
 def test_another_user_publishes_meanwhile(
     new_pipeline: Callable[..., Pipeline], before: Before, moment: str, on: dict[str, Any]
 ):
-    """Prevents: another user publishes during a refresh, and later refreshes keep the rows."""
+    """Prevents: another user publishes during a refresh, and later refreshes keep these rows."""
     pipeline = new_pipeline(on=on, reconcile=None)
     before(pipeline)
     assert isinstance(meddled(pipeline, moment, publishes(pipeline)).plan, Publish)
@@ -418,7 +418,7 @@ def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipel
     looks: list[str] = []
 
     class Server(Proxy):
-        """Hold our job until the other user has published, and refuse our publish after that."""
+        """Hold our job until the other user has published, and afterwards refuse our publish."""
 
         def job(self, luid: str) -> Any:
             if not looks:
@@ -456,7 +456,7 @@ def send(eyes: TableauSite, tmp_path: Path) -> Callable[[], str]:
 
 
 class Waiting(Proxy):
-    """A site whose jobs can be waited for; sleeping moves the clock of the server.
+    """A site and its jobs; a wait moves the clock of the server.
 
     Attributes:
         looks: the seconds at which the server was asked for a job.
@@ -489,7 +489,7 @@ def waiting(sandbox: Sandbox, eyes: TableauSite) -> Waiting:
 def test_job_that_takes_too_long_to_start(
     waiting: Waiting, sandbox: Sandbox, send: Callable[[], str], caplog: pytest.LogCaptureFixture
 ):
-    """Prevents: a refresh asks for a job too often or too rarely, or waits for it for ever."""
+    """Prevents: a refresh asks for a job too often or too rarely, or waits for ever."""
     caplog.set_level(logging.INFO, LOG.name)
     with sandbox.armed(HoldJobs()):
         job = send()
@@ -526,7 +526,7 @@ def test_job_that_runs_too_long_is_cancelled(
 def test_job_that_ends_at_the_last_moment(
     eyes: TableauSite, sandbox: Sandbox, send: Callable[[], str]
 ):
-    """Prevents: a job ends while a refresh cancels it, and its update counts as cancelled."""
+    """Prevents: a job ends while a refresh cancels it, and the update counts as cancelled."""
     held = sandbox.control.add(HoldJobs())
     job = send()
 

@@ -1,4 +1,4 @@
-"""Sites that behave as documented, as observed or in part: every refresh ends."""
+"""Sites with documented, observed or limited behavior: every refresh ends."""
 
 import logging
 from collections.abc import Callable
@@ -155,7 +155,7 @@ def test_jobs_for_administrators_only(
         report = changes(pipeline, 9)
     assert caplog.text.count("This user may not ask for jobs of the server") == 1
     assert "signing in again" not in caplog.text, "the session is alive"
-    # No update has moved a time stamp on this site yet, so the end of an update would stay unknown.
+    # Until an update has moved a time stamp on this site, the end of an update is unknown.
     assert report.decision == "publish (replace)"
     assert "this user may not ask for jobs" in str(report.plan and report.plan.reason)
     assert_at_rest_with(pipeline, "this user")
@@ -324,7 +324,7 @@ def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.Mon
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_renamed_while_a_publish_waits(new_pipeline: New):
-    """Prevents: a user renames a data source during a publish, and a second one gets the rows."""
+    """Prevents: a user renames a data source during a publish, and the rows go to a new one."""
     pipeline = new_pipeline(on={"revisions": False, "replace": "unknown"}, **WHOLE)
     pipeline.run()
     pipeline.model("flights", flights(9))
@@ -539,7 +539,7 @@ def test_another_release_of_the_server(new_pipeline: New):
 
 @pytest.mark.parametrize(("code", "lacks_right"), [("403004", True), ("404008", False)])
 def test_why_an_update_is_refused(code: str, *, lacks_right: bool):
-    """Prevents: one extract takes no updates, and a refresh sends other users' sources in full."""
+    """Prevents: one refused extract makes refreshes send all data sources of others in full."""
     error = TSC.ServerResponseError(code, "Refused", "It is not possible")
     refused = update_refused(error, "a1b2", lambda text: text)
     assert isinstance(refused, NoUpdatesError)

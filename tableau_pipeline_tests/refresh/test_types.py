@@ -131,7 +131,7 @@ def test_values_without_a_place(
 DAWN, DUSK = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)
 TICK = timedelta(microseconds=1)
 WIDE = "9" * 38
-# Wider types fail in the same ways as these types, whose tests are slow tests.
+# Tests of wider types find the same errors, so the tests of these types are slow tests.
 LIKE_OTHERS = (pa.int8(), pa.int16(), pa.int32(), pa.decimal128(4, 2), pa.decimal128(18, 0))
 KEYS: list[tuple[pa.DataType, list[Any]]] = [
     (pa.bool_(), [True, False]),

@@ -29,7 +29,7 @@ FOLDER = (
 
 
 def captions(pipeline: Pipeline, **captions: str) -> None:
-    """Declare these captions, and remove all others from the declaration."""
+    """Declare these captions, and remove all other captions from the declaration."""
     fields = tuple(FieldMetadata(name, caption=text) for name, text in captions.items())
     pipeline.policy(ReplaceAll(), fields=fields)
 

@@ -146,7 +146,7 @@ def test_bad_values(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
 
 @pytest.mark.parametrize("refused", [True, False], ids=["refused", "failed"])
 def test_a_refusal_is_no_crash(*, refused: bool):
-    """Prevents: Dagster retries a refusal, shows a stack for it, or retries no failure."""
+    """Prevents: Dagster retries a refusal or shows its stack, or does not retry a failure."""
 
     @dg.asset(retry_policy=dg.RetryPolicy(max_retries=1))
     def refreshed(context: dg.AssetExecutionContext) -> None:

@@ -15,7 +15,7 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 @pytest.fixture(params=["on a disk", "objects"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
-    """Return an empty storage, on a disk or of objects."""
+    """Return an empty storage: a local folder or an object store."""
     root = tmp_path / "root"
     root.mkdir()
     if request.param == "on a disk":

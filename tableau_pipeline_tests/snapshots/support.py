@@ -57,7 +57,7 @@ def reader(seen: list[Any], upstream: str, annotation: type) -> dg.AssetsDefinit
 
 
 def model(frame: DataFrame, key: str = "model") -> dg.AssetsDefinition:
-    """Return an asset whose rows are those of the frame."""
+    """Return a model that returns this frame."""
 
     def build() -> DataFrame:
         return frame
@@ -140,7 +140,7 @@ def commit(
     rows: int = 1,
     columns: tuple[Column, ...] = COLUMNS,
 ) -> Snapshot:
-    """Commit a version with these partitions, or an unpartitioned one; the files have no rows."""
+    """Commit a version with these partitions, or without partitions; the files have no rows."""
     parts = written(store, partitions or (None,), asset_key=asset_key, rows=rows)
 
     return commit_parts(

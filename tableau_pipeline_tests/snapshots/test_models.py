@@ -1,4 +1,4 @@
-"""Models: how the pipeline writes snapshots of them, and reads the snapshots."""
+"""Models: how the pipeline writes and reads their snapshots."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -227,7 +227,7 @@ def test_a_model_without_a_snapshot_says_so(frame: DataFrame, tmp_path: Path) ->
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("value", [7, [1], None], ids=repr)
 def test_what_is_not_a_frame_is_refused(value: Any, spark: SparkSession, tmp_path: Path) -> None:
-    """Prevents: a model that does not return its frame counts as fresh, or fails obscurely."""
+    """Prevents: a model that returns no frame counts as fresh, or fails with an unclear error."""
     days = dg.StaticPartitionsDefinition(["mon"])
 
     @dg.asset
@@ -324,7 +324,7 @@ ODD_NAMES = [
 
 
 def texts(frame: DataFrame) -> list[str]:
-    """Return the rows as text, because Python has no equal of some values."""
+    """Return the rows as text, because Python lacks some of Spark's types."""
     named = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
     texts = named.select(*(named[name].cast("string") for name in named.columns))
     return sorted(str(row) for row in texts.collect())
@@ -375,7 +375,7 @@ DAYS = {
 
 @pytest.fixture
 def objects(tmp_path: Path) -> SnapshotStore:
-    """Return an empty store of objects, which the library keeps in a folder."""
+    """Return an empty store of objects; the library keeps the objects in a folder."""
     root = tmp_path / "objects"
     root.mkdir()
     return SnapshotStore(ObjectStorage(root.as_uri(), LocalCopies(tmp_path / "copies", 10**9)))
@@ -410,7 +410,7 @@ def test_every_type_survives(spark: SparkSession, objects: SnapshotStore, tmp_pa
 
 @pytest.mark.slow
 def test_hyperd_reads_what_was_stored(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
-    """Prevents: hyperd cannot read stored objects, or files are fetched before hyperd reads."""
+    """Prevents: hyperd cannot read stored objects, or the pipeline fetches objects too early."""
     frame = spark.range(10_000).repartition(3).withColumn("text", F.concat(F.lit("é"), "id"))
     stored = written(frame, objects)
     assert len(stored.files) == 3

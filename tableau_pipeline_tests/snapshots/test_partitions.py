@@ -41,8 +41,7 @@ def daily(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Span]:
             "TIMESTAMP_NTZ",
             ["2026-03-28 23:59:59.999999", "2026-03-29 00:00:00", "2026-03-29 23:59:00"],
         ),
-        # Instants: Paris is one hour ahead of UTC on the 28th, and two hours at the end of the
-        # 29th.
+        # Instants: Paris is one hour ahead of UTC on the 28th, and two hours late on the 29th.
         (
             "TIMESTAMP",
             ["2026-03-28 22:59:59.999999Z", "2026-03-28 23:00:00Z", "2026-03-29 21:59:00Z"],
@@ -70,7 +69,7 @@ def test_days_begin_at_midnight_of_the_partitions_zone(
     ],
 )
 def test_hours(spark: SparkSession, tmp_path: Path, zone: str, day: str):
-    """Prevents: rows are stored in the wrong hour where clocks change or are at half hours."""
+    """Prevents: rows are stored in the wrong hour if clocks change or zones have half hours."""
     first = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
     edges = [first + timedelta(hours=number) for number in range(26)]
     spans = {f"{a:%d %H}": Span(start=a, end=b, zone=zone) for a, b in pairwise(edges)}
@@ -276,7 +275,7 @@ SEEN: dict[str, object] = {}
     metadata={"partition_expr": "day"},
 )
 def days(context: dg.AssetExecutionContext) -> DataFrame:
-    """Return as many rows for each day as the number of the day."""
+    """Return, for each day, as many rows as the number of the day."""
     window = context.partition_time_window
     number, first = (window.end - window.start).days, window.start.date()
     return SparkSession.active().sql(
@@ -389,7 +388,7 @@ def test_a_column_with_a_blank(spark: SparkSession, tmp_path: Path):
 
 
 def test_a_partitioned_model_must_tell_its_column(run):
-    """Prevents: a model that does not declare the column of its partitions is stored by a guess."""
+    """Prevents: a model declares no column for partitions, and the pipeline guesses the column."""
 
     @dg.asset(partitions_def=JANUARY, backfill_policy=dg.BackfillPolicy.single_run())
     def days() -> DataFrame:

@@ -95,7 +95,7 @@ CASES = {**dict(ROWS), **{values[0]: values for values in VALUES}}
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_differs_has_different_hashes(case: str, distinct: dict[str, list[int]]) -> None:
-    """Prevents: rows that differ get equal hashes, such as rows with NULLs or collations."""
+    """Prevents: different rows get equal hashes, for example because of NULLs or collations."""
     assert len(set(distinct[case])) == len(distinct[case]) == len(CASES[case])
 
 
@@ -141,7 +141,7 @@ def test_negative_zero_is_zero(spark: SparkSession) -> None:
 
 
 def test_the_algorithm_is_the_one_that_its_name_says(spark: SparkSession) -> None:
-    """Prevents: the hash changes but keeps its name, and old fingerprints prove too much."""
+    """Prevents: another hash gets the old name, and old fingerprints seem comparable."""
     frame = spark.sql("SELECT 1 AS a, 'x' AS b, CAST(NULL AS date) AS c, array(1, NULL) AS d")
     assert hashes(frame) == [7774089751728258321]
 
@@ -245,7 +245,7 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
 
 @contextmanager
 def measured() -> Iterator[pa.MemoryPool]:
-    """Give Arrow a pool in the block, which knows its highest use of memory."""
+    """Let Arrow use a new pool during the block; the pool knows its highest use of memory."""
     former = pa.default_memory_pool()
     pool = pa.proxy_memory_pool(former)
     pa.set_memory_pool(pool)

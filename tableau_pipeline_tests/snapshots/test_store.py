@@ -79,7 +79,7 @@ def test_a_version_is_never_overwritten(store: SnapshotStore):
 
 
 def test_a_year_of_hours_is_one_file(store: SnapshotStore):
-    """Prevents: a look at the partitions of a model opens a file or folder for each of them."""
+    """Prevents: a look at a model's partitions opens a file or a folder for each partition."""
     first = commit(store, "0")
     (part,) = first.parts
     hours = tuple(part.model_copy(update={"partition": f"{hour:04}"}) for hour in range(8_760))
@@ -134,7 +134,7 @@ def test_the_newest_write_tells_whether_a_model_is_partitioned(store: SnapshotSt
 
 
 def test_parts_of_other_columns_say_so(store: SnapshotStore):
-    """Prevents: a new column is silently NULL or missing in partitions of an earlier age."""
+    """Prevents: a new column is silently NULL or missing in earlier partitions."""
     one, two = (Column("id", "bigint"),), (Column("id", "bigint"), Column("n", "int"))
     commit(store, "jan", "feb", columns=one)
     widened = commit(store, "mar", columns=two)
@@ -151,7 +151,7 @@ def test_parts_of_other_columns_say_so(store: SnapshotStore):
 
 
 def test_an_unknown_manifest_is_not_half_understood(store: SnapshotStore):
-    """Prevents: a store ignores a field of a later release, which changes the meaning."""
+    """Prevents: a store ignores an unknown field that changes the meaning of a manifest."""
     path = manifest(store, commit(store).number)
     content = json.loads(path.read_text("utf-8")) | {"deleted_rows": [1]}
     path.write_text(json.dumps(content), "utf-8")
@@ -349,7 +349,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
 
 
 def test_what_is_not_expired_or_not_ours_stays(store: SnapshotStore):
-    """Prevents: a collection deletes files of others, or a checksum that Spark still needs."""
+    """Prevents: a collection deletes foreign files, or a checksum that Spark still needs."""
     commit(store)
     foreign = store.folder("model").path / "v-old" / "notes.txt"
     foreign.parent.mkdir()
@@ -367,7 +367,7 @@ def test_what_is_not_expired_or_not_ours_stays(store: SnapshotStore):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_everything_of_a_model_with_a_damaged_manifest_stays(store: SnapshotStore, number: int):
-    """Prevents: a collection deletes files of a damaged manifest, or stops for all models."""
+    """Prevents: a collection deletes files that a damaged manifest names, or skips other models."""
     for model in ("model", "other"):
         for _ in range(3):
             commit(store, asset_key=model)

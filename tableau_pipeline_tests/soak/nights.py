@@ -26,9 +26,9 @@ from tableau_pipeline_tests.soak.project import (
 
 _EXAMPLE = runpy.run_path(str(ROOT / "examples" / "delete_old_runs.py"))
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status.value not in ENDED]
-# After so many seconds without a run, no trigger will start one. The wait is short after a failure,
-# because the sensor retries a refresh only after half an hour. The usual wait is longer, since the
-# machine is busy.
+# After so many seconds without a run, no trigger will start a run. The wait is short after a
+# failure, because the sensor retries a refresh only after half an hour. The usual wait is longer,
+# since the machine is busy.
 _IDLE_AFTER_FAILURE, _IDLE = 30, 180
 _NIGHT_SECONDS = 1800
 _BY_HAND = 4
@@ -88,7 +88,7 @@ class Nights:
         """Wait until each data source is newer than its model of this night.
 
         Returns:
-            how often the method had to start a refresh that no trigger has started.
+            the number of refreshes that the method has started because no trigger did.
         """
         deadline, by_hand, last_run = time.monotonic() + _NIGHT_SECONDS, 0, time.monotonic()
         while time.monotonic() < deadline:
@@ -118,7 +118,7 @@ class Nights:
         return found
 
     def _at(self, key: str) -> float:
-        """Return the time of an asset's last materialization, in seconds since 1970, or 0."""
+        """Return the seconds since 1970 of an asset's last materialization; 0 if it has none."""
         event = self._instance.get_latest_materialization_event(dg.AssetKey(key))
         return event.timestamp if event else 0
 

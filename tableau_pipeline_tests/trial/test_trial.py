@@ -1,4 +1,4 @@
-"""Trials of sites that behave as documented, and of sites that differ."""
+"""Trials of sites that behave as documented, and of sites that behave differently."""
 
 import os
 import re
@@ -60,7 +60,7 @@ NO_JOBS = NO_LIST | {
     "failed-update": "may not ask for jobs",
     "taken-name-as-a-job": "may not ask for jobs",
 }
-# The sites that every run tries; `make test-long` tries all sites.
+# The sites of the usual tests; `make test-long` tries all sites.
 _IN_CI = ("as documented", "a creator", "ended sessions", "2024.3", "blocks as they come")
 # For each site: its quirks, the user, and the facts that are not as assumed.
 SITES: Mapping[str, tuple[dict[str, Any], tuple[str, str], dict[str, str]]] = {
@@ -239,7 +239,7 @@ def refreshes(sandbox: Sandbox, folder: Path, user: tuple[str, str], **quirks: A
     "name", [pytest.param(name, marks=() if name in _IN_CI else pytest.mark.long) for name in SITES]
 )
 def test_what_a_trial_finds(tmp_path: Path, name: str):
-    """Prevents: a trial is wrong about a site, or leaves a fact to the first failed refresh."""
+    """Prevents: a trial reports wrong facts, or misses a fact that makes a refresh fail."""
     quirks, user, differences = SITES[name]
     with site_of(tmp_path, user, **quirks) as (sandbox, site):
         # A user who may not ask for jobs waits so long for a job that fails.

@@ -139,7 +139,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the claims that do not hold for another server, and the score of each endpoint."""
+    """Print the claims that are false for the server, and the score of each endpoint."""
     if not terminalreporter.config.getoption("--server"):
         return
     held, shown = Counter(), Counter()

@@ -34,8 +34,7 @@ class Answer:
         return self
 
     def is_refused(self, codes: str) -> None:
-        """Check that this answer is a complete error with one of the codes; " or " separates
-        codes."""
+        """Check for a complete error with one of the codes, which " or " separates."""
         if self.content[:1] == b"{":
             code = str(self.json().get("errorCode"))
         else:
@@ -121,8 +120,7 @@ _HTTP_SECONDS = 120
 
 
 def sign_in_request(site: str, *, user: str = "", **credentials: str) -> str:
-    """Return the request to sign in to a site; with the LUID of a `user`, on behalf of that
-    user."""
+    """Return the request to sign in to a site, or to impersonate the user with a LUID."""
     given = " ".join(f"{name}={quoteattr(value)}" for name, value in credentials.items())
     named = f"<user id={quoteattr(user)}/>" if user else ""
     where = f"<site contentUrl={quoteattr(site)}/>"
@@ -148,8 +146,7 @@ class Conversation:
         return self.ask(method, path, f"<tsRequest>{body[0]}</tsRequest>" if body else b"")
 
     def converse(self, *steps: tuple[str, str], **more: str) -> None:
-        """Send requests, and check their answers; a name in braces has one value in all
-        requests."""
+        """Send requests, and check their answers; a name has one value in all requests."""
         made = self._made(repr(steps), more)
         for request, expected in steps:
             self.send(request, **made).meets(expected.format(**made))
@@ -180,8 +177,7 @@ class OtherSession(Conversation):
         }
 
     def ask(self, method: str, path: str, body: str | bytes = b"", **options: Any) -> Answer:
-        """Send a request to a path of the site, or of the server if the path begins with a
-        slash."""
+        """Send a request to a path of the site; a path with a slash begins at the server."""
         whole = path[1:] if path.startswith("/") else f"sites/{self.site}/{path}"
         return self._server.call(method, whole, body, token=self.token, **options)
 
@@ -227,8 +223,7 @@ class Session(OtherSession):
     def sessions_of_its_own(self) -> Generator[None]:
         """Let a fact sign in and out, and open a new session afterwards.
 
-        A personal access token has one session at a time: another sign-in ends the first
-        session.
+        A personal access token has only one session: another sign-in ends the session.
         """
         try:
             yield

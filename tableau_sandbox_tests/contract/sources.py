@@ -85,8 +85,7 @@ def asks(source: Source, facts: str, **parts: str) -> pytest.MarkDecorator:
 
 
 def endpoint_of(steps: Sequence[tuple[str, str]]) -> str:
-    """Return the endpoint of the last request that changes something, or else of the last
-    request."""
+    """Return the endpoint of the last change, or of the last request if nothing changes."""
     requests = [request.removeprefix("they ").split(" ")[:2] for request, _ in steps]
     changes = [request for request in requests if request[0] != "GET"]
     method, path = (changes or requests)[-1]

@@ -84,7 +84,7 @@ def test_tags_leave_the_stamp(workspace: Workspace):
     """Adding a tag does not move updatedAt."""
     target = workspace.published()
     before = workspace.record(target)["datasource@updatedAt"]
-    # In the next second, a stamp that moves is another one.
+    # A stamp that moves would differ in the next second.
     workspace.pass_a_second()
     _add_tag(workspace, target, "seen")
     assert workspace.record(target)["datasource@updatedAt"] == before

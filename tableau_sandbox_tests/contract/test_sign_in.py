@@ -47,7 +47,7 @@ def _own(session: Session) -> str:
 
 
 def _sign_in(session: Session, body: str | Iterator[bytes] = "", *, version: str = "") -> Answer:
-    """Sign in with the token of the session, and open a new session, as the old one has ended."""
+    """Sign in with the token of the session, then renew the session, which has ended."""
     with session.sessions_of_its_own():
         body = body or _own(session)
         return session.call("POST", "auth/signin", body, version=version).succeeds()
@@ -55,7 +55,7 @@ def _sign_in(session: Session, body: str | Iterator[bytes] = "", *, version: str
 
 @fact(_SIGN_IN, Source.TSC)
 def test_sign_in_on_the_oldest_path(session: Session):
-    """A token signs in on the path of version 2.4, where clients ask for the newest one."""
+    """A token signs in on the path of version 2.4, where clients ask for the newest version."""
     answer = _sign_in(session, version=OLDEST_VERSION)
     assert answer["credentials@token"]
     found = answer["credentials/site@id"], answer["credentials/user@id"]

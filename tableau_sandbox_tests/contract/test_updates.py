@@ -29,7 +29,7 @@ def _delete(condition: object = True, **parts: object) -> dict[str, Any]:
 
 
 def _take(kind: str, condition: object = None, **parts: object) -> dict[str, Any]:
-    """Return an action with a source; without `condition`, the action has none."""
+    """Return an action with a source; without `condition`, the action has no condition."""
     action = {"action": kind, "target-table": "Extract", "source-table": "Extract", **parts}
     return action if condition is None else action | {"condition": condition}
 
@@ -101,7 +101,7 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
         [_THREE],
         [_THREE],
     ),
-    operator_has=("The operator has finds a text in a column", [_has("ne")], None, [_TWO]),
+    operator_has=("The operator `has` finds a text in a column", [_has("ne")], None, [_TWO]),
 )
 @fact(
     _UPDATE,
@@ -131,7 +131,7 @@ def _becomes(workspace: Workspace, target: Published, batch: Batch, payload: byt
 @fact(
     _UPDATE,
     Source.UNSTATED,
-    case_of_has=("The operator has is case-sensitive", [_has("ON")], None, [*ROWS]),
+    case_of_has=("The operator `has` is case-sensitive", [_has("ON")], None, [*ROWS]),
     null_overwrites=(
         "NULL in the source of an update replaces the value",
         [_take("update", _BY_ID)],
@@ -198,7 +198,7 @@ def test_columns_that_an_update_lacks(workspace: Workspace):
 
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_null_keys(workspace: Workspace):
-    """With the operator is, NULL matches NULL; with eq, NULL matches nothing."""
+    """With the operator `is`, NULL matches NULL; with `eq`, NULL matches nothing."""
     target = workspace.published(rows_file((None, "none"), _ONE))
     payload = rows_file((None, "changed"))
     for operator, name in (("eq", "none"), ("is", "changed")):
@@ -208,7 +208,7 @@ def test_null_keys(workspace: Workspace):
 
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_constant_null(workspace: Workspace):
-    """The operator is can compare a column with the constant null."""
+    """The operator `is` can compare a column with the constant null."""
     target = workspace.published(rows_file((None, "none"), _ONE))
     _becomes(workspace, target, [_delete(_const("id", "is", "integer", None))], None, [_ONE])
 
@@ -216,7 +216,7 @@ def test_constant_null(workspace: Workspace):
 @pytest.mark.slow
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_comparisons_by_order(workspace: Workspace):
-    """The operators neq, lt, lte, gt and gte compare a column with a constant."""
+    """The operators `neq`, `lt`, `lte`, `gt` and `gte` compare a column with a constant."""
     for operator, kept in (("neq", "2"), ("lt", "23"), ("lte", "3"), ("gt", "12"), ("gte", "1")):
         target = workspace.published(table_file("id INTEGER", "(1)", "(2)", "(3)"))
         batch = [_delete(_const("id", operator, "integer", "2"))]
@@ -484,7 +484,7 @@ def _twice(
 @pytest.mark.slow
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_repeated_request_changes_nothing(workspace: Workspace):
-    """A request with a known RequestID changes nothing, even if its batch is another one."""
+    """A request with a known RequestID changes nothing, even if its batch is different."""
     batch = [_take("insert")]
     for again in (batch, [_delete()]):
         _, second, target = _twice(workspace, batch, again, rows_file(_TWO))

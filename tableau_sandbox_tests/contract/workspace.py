@@ -88,10 +88,10 @@ class Workspace(Conversation):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove everything that facts have created, which has unique names.
+        """Remove all items that facts have created; the names of the items are unique.
 
         Raises:
-            LeftBehindError: if something is still there.
+            LeftBehindError: if an item is still there.
         """
         try:
             # The session may have expired, or the last fact may have ended it.
@@ -161,8 +161,7 @@ class Workspace(Conversation):
         upload: str = "",
         by: OtherSession | None = None,
     ) -> Answer:
-        """Publish an upload or a file, by default `ROWS`; a publish without a name gets a new
-        name."""
+        """Publish an upload or a file; the defaults are a file with `ROWS` and a new name."""
         if "asJob" in query:
             self._needs_jobs()
         parts = [self.request(name or self.new_name(), project=project)]
