@@ -1,4 +1,4 @@
-"""Quirks, for which Tableau leaves several answers open: values, options and their page."""
+"""Quirks: behavior that Tableau leaves open, its options and its documentation."""
 
 import re
 from dataclasses import fields as fields_of

@@ -30,7 +30,7 @@ from tableau_sandbox_tests.test_updates import JobFailed, finished, publish_job
 
 
 def test_refresh(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
-    """Prevents: clients fail at a progress in the answer to a refresh, or at late notes."""
+    """Prevents: clients fail at a progress attribute, or at notes behind the data source."""
     item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
     answer = call(sandbox, "POST", f"sites/{{site}}/datasources/{item.id}/refresh", server=server)
     assert "progress" not in answer.text

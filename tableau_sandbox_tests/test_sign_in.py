@@ -1,4 +1,4 @@
-"""Sessions and credentials, where the contract cannot check them."""
+"""Sessions and credentials that the contract cannot check on a real server."""
 
 import socket
 import ssl

@@ -199,7 +199,7 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
     with pytest.raises(tsc.ServerResponseError, match="403091"):
         server.jobs.cancel(second)
     assert list((tmp_path / "sandbox" / "incoming").iterdir()) == []
-    # A running job can be cancelled as well, before it takes effect.
+    # A running job can also be cancelled, until it takes effect.
     third = publish_job(server, two_rows)
     slow.wait_until_running()
     server.jobs.cancel(third)

@@ -382,7 +382,7 @@ def test_a_publish_that_misses_its_data_source(pipeline: Pipeline, nth: int):
     if nth == 1:
         pipeline.run()
     captions(pipeline, delay="Delay")
-    # The formula calls USERNAME(). A refresh checks separately that it has published such formulas.
+    # The formula calls USERNAME(), and a refresh checks that its publish has kept such formulas.
     pipeline.declare(calculations=(Calculation("Mine", formula="[carrier] = USERNAME()"),))
     new_name = f"{pipeline.name} of Ann"
 

@@ -39,7 +39,7 @@ def luid_of(pipeline: Pipeline) -> str:
 
 
 def tags(pipeline: Pipeline) -> set[str]:
-    """Return the two tags that mark a data source as one of this deployment."""
+    """Return the two tags that mark the data sources of this deployment."""
     return {pipeline.declaration.tag, f"{INSTANCE_TAG_PREFIX}{pipeline.journal.instance}"}
 
 

@@ -518,7 +518,7 @@ def test_every_version_is_whole_whenever_it_is_killed(
 
 
 def _killed(calls: int):
-    """Return a function that removes so many files, and then raises KilledError."""
+    """Return a function that removes `calls` files, and then raises KilledError."""
     unlink, left = Path.unlink, [calls]
 
     def killed(path: Path, *, missing_ok: bool = False) -> None:

@@ -14,7 +14,8 @@ from tableau_pipeline_tests.soak.figures import Night, draw, save
 from tableau_pipeline_tests.soak.nights import Nights
 from tableau_pipeline_tests.soak.project import Lake, write_project
 
-# A simulated night takes minutes, so runs are kept for minutes. No run takes 20 minutes.
+# A simulated night takes minutes instead of a day. Snapshots are kept for longer than any run
+# takes.
 _KEEP_DAYS = 20 / (24 * 60)
 
 
@@ -42,7 +43,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nights", type=int, default=30)
     parser.add_argument("--minutes", type=float, default=1e9, help="start no night after so many")
     parser.add_argument("--data-sources", type=int, default=40, help="at least 4")
-    parser.add_argument("--seed", type=int, default=1, help="the seed of all chances")
+    parser.add_argument("--seed", type=int, default=1, help="the seed of all random choices")
     parser.add_argument("--keep-nights", type=int, default=10, help="keep the runs of so many")
     parser.add_argument("--folder", type=Path, help="a new folder, which is kept")
     parser.add_argument("--figures", type=Path, help="a new .json; an .svg is put next to it")

@@ -29,7 +29,7 @@ class Deployment:
     """Dagster's daemon, web server and code server, on PostgreSQL and an object store.
 
     Attributes:
-        home: DAGSTER_HOME.
+        home: the folder DAGSTER_HOME.
         store: the folder of the object store.
     """
 
@@ -65,7 +65,8 @@ class Deployment:
 
     @contextmanager
     def running(self) -> Iterator[dg.DagsterInstance]:
-        """Run all processes during the block; yield Dagster's instance, as on another host."""
+        """Run all processes during the block; yield Dagster's instance, as another host opens
+        it."""
         os.environ.update(self._environment)
         try:
             with self._stack, dg.DagsterInstance.get() as instance:

@@ -161,7 +161,7 @@ def test_large_data_without_the_extract(workspace: Workspace):
 
 @fact(f"GET {_ONE}/revisions", Source.REFERENCE)
 def test_revision_of_each_publish(workspace: Workspace):
-    """Each publish makes a revision; the last is current."""
+    """Each publish makes a revision; the last revision is current."""
     target = workspace.published()
     workspace.publish(target.name, query="overwrite=true").succeeds(201)
     answer = workspace.send(f"GET {target.path}/revisions").succeeds()

@@ -32,7 +32,7 @@ _NO_LUID = {"datasource": {"datasourceLuid": str(uuid.UUID(int=0))}}
 
 
 def app_request(session: Session, *scopes: str, lasts: float = 5) -> str:
-    """Return the sign-in request of a connected app, whose token lasts so many minutes."""
+    """Return the sign-in request of a connected app, whose token lasts `lasts` minutes."""
     parts = [f"TABLEAU_CONNECTED_APP_{each}" for each in ("CLIENT_ID", "SECRET_ID", "SECRET_VALUE")]
     names = *parts, "TABLEAU_USERNAME"
     client_id, secret_id, secret_value, user = session.variables("connected app", *names)
@@ -83,7 +83,7 @@ def test_token_of_an_app_used_twice(session: Session):
 
 @fact(_DATASOURCES, Source.SCOPES)
 def test_made_up_scope(session: Session):
-    """A scope that does not exist lets a session do nothing: sign-in or calls are refused."""
+    """A scope that does not exist allows nothing: the sign-in or all calls are refused."""
     answer = session.call("POST", "auth/signin", app_request(session, "tableau:nothing:read"))
     if answer.status == 200:
         answer = OtherSession(session, answer).send("GET datasources")

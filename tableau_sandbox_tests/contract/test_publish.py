@@ -169,14 +169,14 @@ def test_refused_file(workspace: Workspace, *, what: str, statements: tuple[str,
 
 @fact(_PUBLISH, Source.LIVE_MESSAGES)
 def test_two_unrelated_tables_as_a_job(workspace: Workspace):
-    """As a job, two unrelated tables fail with finishCode 1."""
+    """A publish of two unrelated tables as a job fails with finishCode 1."""
     answer = workspace.publish(file=hyper_file(_ONE, _TWO), query="asJob=true")
     assert workspace.finished(answer)["job@finishCode"] == "1"
 
 
 @fact(_PUBLISH, Source.MCP)
 def test_taken_name_as_a_job(workspace: Workspace):
-    """As a job, a taken name is accepted, and fails without a reason."""
+    """A publish under a taken name as a job is accepted; the job fails without a reason."""
     name = workspace.shared.name
     job = workspace.finished(workspace.publish(name, rows_file(_THREE), query="asJob=true"))
     assert job["job@finishCode"] == "1"

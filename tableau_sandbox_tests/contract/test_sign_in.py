@@ -64,7 +64,7 @@ def test_sign_in_on_the_oldest_path(session: Session):
 
 @fact(_SIGN_IN, Source.SCHEMA)
 def test_time_to_expiration(session: Session):
-    """The answer says how long the session lasts, in hours, minutes and seconds."""
+    """The answer names the time until the session ends, in hours, minutes and seconds."""
     lasts = _sign_in(session)["credentials@estimatedTimeToExpiration"]
     assert re.fullmatch(r"\d+:\d{1,2}:\d{1,2}", lasts)
 

@@ -183,7 +183,7 @@ def test_key_of_another_name(workspace: Workspace):
 
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_columns_by_their_names(workspace: Workspace):
-    """Columns are matched by their names, whatever their order, in an insert and in a replace."""
+    """Inserts and replaces match columns by name; the order of columns does not matter."""
     payload = table_file("name TEXT, id INTEGER", "('x', 7)")
     for kind, rows in (("insert", [_ONE, _TWO, (7, "x")]), ("replace", [(7, "x")])):
         _becomes(workspace, workspace.published(), [_take(kind)], payload, rows)
@@ -226,7 +226,7 @@ def test_comparisons_by_order(workspace: Workspace):
 @pytest.mark.slow
 @fact(_UPDATE, Source.UPDATE_GUIDE)
 def test_constants_of_all_types(workspace: Workspace):
-    """Constants are truth values in any case of letters, numbers, texts and times with a zone."""
+    """A constant may be a truth value in any case, a number, a text or a time with a zone."""
     columns = "b BOOLEAN, d DOUBLE PRECISION, t TIMESTAMP, id INTEGER"
     file = table_file(columns, "(true, 1.5, TIMESTAMP '2026-01-31 10:00:00', 1)")
     for constant in (
