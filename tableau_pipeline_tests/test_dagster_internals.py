@@ -92,7 +92,7 @@ def run(instance: dg.DagsterInstance) -> dg.AssetExecutionContext:
     return seen[0]
 
 
-# Each test checks names and the behavior that we rely on.
+# Each test checks names and the behaviour that we rely on.
 
 
 def test_graphs():

@@ -18,8 +18,8 @@ NewServer = Callable[..., tuple[Sandbox, tsc.Server]]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options of `contract` here, where pytest finds them in a run of all tests."""
-    group = parser.getgroup("contract", "the facts, on the site that TABLEAU_SITE names")
-    group.addoption("--server", metavar="URL", help="compare this server; read only, by itself")
+    group = parser.getgroup("contract", "check the facts on the site that TABLEAU_SITE names")
+    group.addoption("--server", metavar="URL", help="check this server; write only with --project")
     group.addoption("--project", metavar="NAME", help="write to this project, and try all facts")
 
 

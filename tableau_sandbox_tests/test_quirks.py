@@ -1,4 +1,4 @@
-"""Quirks: behavior that Tableau leaves open, its options and its documentation."""
+"""Quirks: behaviour that Tableau leaves open, its options and its documentation."""
 
 import re
 from dataclasses import fields as fields_of

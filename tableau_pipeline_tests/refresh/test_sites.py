@@ -1,4 +1,4 @@
-"""Sites with documented, observed or limited behavior: every refresh ends."""
+"""Sites with documented, observed or limited behaviour: every refresh ends."""
 
 import logging
 from collections.abc import Callable

@@ -15,7 +15,7 @@ def differences(server: Server, wanted: Mapping[str, pa.Table]) -> list[str]:
         for name, rows in wanted.items():
             items = [*site.tsc.datasources.filter(name=name)]
             if len(items) != 1:
-                found.append(f"{name}: it is there {len(items)} times")
+                found.append(f"{name}: {len(items)} data sources have this name")
                 continue
             published = published_rows(site, str(items[0].id))
             if problem := _difference(published, rows):

@@ -99,12 +99,12 @@ class Nights:
             elif time.monotonic() - last_run > (
                 _IDLE_AFTER_FAILURE if self._failed(began) else _IDLE
             ):
-                assert by_hand < _BY_HAND, f"{behind} stay behind"
+                assert by_hand < _BY_HAND, f"{behind} stay out of date"
                 by_hand += 1
                 self._running.web.launched(LOCATION, *behind)
                 last_run = time.monotonic()
             time.sleep(1)
-        raise AssertionError(f"The night did not end; behind are {self._behind(began)}")
+        raise AssertionError(f"The night did not end; out of date: {self._behind(began)}")
 
     def _behind(self, began: datetime) -> list[str]:
         """Return the models without a run this night, and the assets older than their models."""

@@ -39,6 +39,6 @@ def test_rows_that_differ(
     wanted["Shop 3"] = wanted["Shop 3"].set_column(1, "amount", [[*amounts[:-1], 7]])
     assert differences(server, wanted) == [
         "Shop 1: 2,000 rows became 1",
-        "Shop 2: it is there 0 times",
+        "Shop 2: 0 data sources have this name",
         "Shop 3: rows have other values",
     ]

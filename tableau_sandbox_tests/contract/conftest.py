@@ -84,7 +84,7 @@ def session(site: Site) -> Session:
 def workspace(site: Site, session: Session) -> Generator[Workspace, None, None]:
     """Yield a project to write to; remove everything that facts have created there at the end."""
     if not (project := site.project):
-        pytest.skip("writes: name a project by --project")
+        pytest.skip("the fact writes: name a project by --project")
     with or_stop(lambda: Workspace(session, project, site.pass_a_second)) as workspace:
         yield workspace
 

@@ -64,7 +64,7 @@ def test_added_tags(workspace: Workspace):
     _TAG,
     Source.TSC,
     tag_in_quotes=(
-        "A tag with a space is sent in double quotes, which do not belong to it",
+        "A tag with a space is sent in double quotes, which are not part of the tag",
         "&quot;two words&quot;",
         {"two words"},
     ),

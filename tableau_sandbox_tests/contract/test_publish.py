@@ -129,7 +129,7 @@ def test_overwrite_keeps_tags(workspace: Workspace):
     ),
     append_to_nothing=("Appending to an unknown name", "append=true", "404004"),
     file_of_another_type=(
-        "A type that is not one of data sources",
+        "A file type that data sources do not have",
         "datasourceType=xlsx",
         "400010",
     ),
@@ -155,7 +155,7 @@ def test_publish_into_an_unknown_project(workspace: Workspace):
 @fact(
     _PUBLISH,
     Source.PUBLISH_GUIDE,
-    two_unrelated_tables=("A .hyper file with two tables and nothing between them", (_ONE, _TWO)),
+    two_unrelated_tables=("A .hyper file with two unrelated tables", (_ONE, _TWO)),
     file_without_tables=("A .hyper file without a table", ()),
 )
 @fact(
@@ -189,7 +189,7 @@ def test_taken_name_as_a_job(workspace: Workspace):
     Source.REFERENCE,
     publish_without_a_file=("A request without a file", "", 0, "400000"),
     publish_of_two_files=("A request with two files", "", 2, "400010"),
-    malformed_publish=("A request that breaks off", "<tsRequest>", 1, "400000"),
+    malformed_publish=("An incomplete request", "<tsRequest>", 1, "400000"),
     publish_without_a_name=("A request without a name", _NAMED.format(""), 1, "400000"),
     publish_under_a_blank_name=("A name of spaces", _NAMED.format("name='  '"), 1, "400000"),
     publish_of_a_senseless_flag=(
@@ -353,7 +353,7 @@ def test_description_of_a_publish(workspace: Workspace):
     _PUBLISH,
     Source.TSC,
     file_name_in_other_letters=(
-        "The name of a file may have letters of all alphabets, and names nothing",
+        "The name of a file may have letters of all alphabets, and has no effect",
         'name="request_payload"',
         'name="tableau_datasource"; filename="\N{GREEK SMALL LETTER OMEGA} %22x%22.hyper"',
     ),
@@ -457,7 +457,9 @@ def test_append_by_an_upload(workspace: Workspace):
     publish_an_unknown_upload=("An upload that does not exist", None, "", "404015"),
 )
 @fact(
-    _PUBLISH, Source.UNSTATED, publish_an_empty_upload=("An upload of no block", [], "", "400000")
+    _PUBLISH,
+    Source.UNSTATED,
+    publish_an_empty_upload=("An upload without blocks", [], "", "400000"),
 )
 def test_refused_upload(
     workspace: Workspace, *, what: str, blocks: list[bytes] | None, query: str, codes: str

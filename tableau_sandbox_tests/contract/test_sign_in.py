@@ -112,7 +112,7 @@ def test_unknown_site(session: Session):
 @fact(
     _SIGN_IN,
     Source.REFERENCE,
-    malformed_sign_in=("A request that breaks off", "<tsRequest><credentials"),
+    malformed_sign_in=("An incomplete request", "<tsRequest><credentials"),
     two_kinds_of_credentials=(
         "A request with a password and a token",
         sign_in_request("", name="a", password="b", **_NO_TOKEN),

@@ -376,11 +376,20 @@ _NO_SOURCE = {"op": "has", "source-col": "name", "const": {"type": "string", "v"
         "A delete without a condition",
         {"action": "delete", "target-table": "Extract"},
     ),
-    conditions_without_arguments=("An and of nothing", _delete({"op": "and", "args": []})),
-    upsert_by_more_than_keys=("An upsert by order", _take("upsert", _BY_ID | {"op": "gt"})),
+    conditions_without_arguments=(
+        "A condition `and` without arguments",
+        _delete({"op": "and", "args": []}),
+    ),
+    upsert_by_more_than_keys=(
+        "An upsert by a comparison of order",
+        _take("upsert", _BY_ID | {"op": "gt"}),
+    ),
     unknown_key=("An unknown key", _delete(colour="red")),
     insert_with_a_condition=("An insert with a condition", _take("insert", condition=True)),
-    operator_in_signs=("An operator in signs", _delete(_const("id", "<", "integer", "1"))),
+    operator_in_signs=(
+        "An operator that is written as a sign",
+        _delete(_const("id", "<", "integer", "1")),
+    ),
     two_columns_and_a_constant=(
         "Comparing two columns and a constant",
         _take("update", _BY_ID | _const("id", "eq", "integer", "1")),

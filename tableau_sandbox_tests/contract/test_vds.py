@@ -169,7 +169,7 @@ _NUMBERS = "(1)", "(2)", "(2)", "(7)", "(NULL)"
         ["COUNT", "COUNTD", "SUM", "MIN", "MAX"],
         [4, 3, 12, 1, 7],
     ),
-    aggregates_of_null=("The largest value of none is null", ["(NULL)"], ["MAX"], [None]),
+    aggregates_of_null=("MAX of no values is null", ["(NULL)"], ["MAX"], [None]),
 )
 @fact(
     _QUERY,
