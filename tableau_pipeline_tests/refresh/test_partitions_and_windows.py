@@ -170,7 +170,7 @@ def test_partitions_by_value(pipeline: Pipeline, type_: pa.DataType, values: lis
 
 @pytest.mark.slow
 def test_model_that_was_not_partitioned(windows: Pipeline):
-    """Prevents: rows stay published that a model wrote before it was partitioned."""
+    """Prevents: rows of an unpartitioned model stay published after the model is partitioned."""
     windows.model("flights", at("2025-03-01", 1, 2))
     refused(windows.run, 'the model "flights" is not partitioned. Give its')
     windows.policy(ReplaceAll())

@@ -221,7 +221,7 @@ def test_what_the_server_takes_and_drops(new_pipeline: NewPipeline):
 
 
 def test_a_server_that_hides_what_was_set(new_pipeline: NewPipeline):
-    """Prevents: one failure of the server makes a refresh fail that has published everything."""
+    """Prevents: a refresh that has published everything fails because the server fails once."""
 
     class Server(Proxy):
         is_set = False

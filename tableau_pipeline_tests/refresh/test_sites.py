@@ -324,7 +324,7 @@ def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.Mon
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_renamed_while_a_publish_waits(new_pipeline: New):
-    """Prevents: a user renames a data source during a publish, and the rows go to a new one."""
+    """Prevents: a user renames a data source during a publish, and a copy gets the rows."""
     pipeline = new_pipeline(on={"revisions": False, "replace": "unknown"}, **WHOLE)
     pipeline.run()
     pipeline.model("flights", flights(9))
