@@ -15,9 +15,9 @@ from benchmarks.fresh_process import in_fresh_process, peak_memory
 from benchmarks.peers.process_tree import processor_seconds_of
 from benchmarks.results import figure
 from tableau_pipeline.ingest.file_store import store_rows
-from tableau_pipeline.ingest.frames import read_files, rows_of
 from tableau_pipeline.ingest.options import Files
 from tableau_pipeline.ingest.rows import read_rows
+from tableau_pipeline.ingest.spark_reader import read_files, rows_of
 from tableau_pipeline.snapshots.spark import spark_session
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 

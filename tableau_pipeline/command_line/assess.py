@@ -19,7 +19,7 @@ from tableau_pipeline.command_line.project import prepare
 from tableau_pipeline.components.assessing import JOB_DAYS, Limits
 from tableau_pipeline.components.assessing import assess as look
 from tableau_pipeline.components.assessment import AssessedDatasource, Assessment, DatasourceKind
-from tableau_pipeline.components.naming import Names, Tokens
+from tableau_pipeline.components.pseudonyms import Names, Tokens
 from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.rendering import markdown_text
 from tableau_pipeline.resources import resources_from_env

@@ -16,7 +16,7 @@ from tableau_pipeline.components.assessment import (
     DatasourceKind,
     RevisionComparison,
 )
-from tableau_pipeline.components.naming import Names
+from tableau_pipeline.components.pseudonyms import Names
 from tableau_pipeline.errors import BudgetSpentError, RefreshError, RefusedError
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.outcome import Code

@@ -10,8 +10,8 @@ from tableau_pipeline.errors import FilesError, RefusedError
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.ingest.rows import Rows
 from tableau_pipeline.outcome import Code
-from tableau_pipeline.snapshots.from_files import check_columns, new_files, part_of
 from tableau_pipeline.snapshots.version_store import SnapshotStore, commit_parts
+from tableau_pipeline.snapshots.without_spark import check_columns, new_files, part_of
 
 # The partition key of rows that were stored before the rows of each file had a key.
 _EARLIER_ROWS = "earlier rows"

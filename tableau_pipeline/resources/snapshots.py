@@ -18,7 +18,7 @@ from tableau_pipeline.core.snapshot import Part, Snapshot, Span
 from tableau_pipeline.dagster_internals import is_hourly, is_left_out
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.ingest.file_store import store_rows
-from tableau_pipeline.ingest.frames import rows_of
+from tableau_pipeline.ingest.spark_reader import rows_of
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.objects.storage import ObjectStorage
 from tableau_pipeline.objects.stores import is_url

@@ -23,7 +23,7 @@ from tableau_pipeline.components.assessment import (
     DatasourceKind,
     RevisionComparison,
 )
-from tableau_pipeline.components.naming import Tokens
+from tableau_pipeline.components.pseudonyms import Tokens
 from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.publishing.rest import RefreshTask

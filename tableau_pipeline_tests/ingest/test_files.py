@@ -20,9 +20,9 @@ from tableau_pipeline.hyper.parquet import select_sql
 from tableau_pipeline.hyper.process import connect, hyper_process
 from tableau_pipeline.hyper.types import Column
 from tableau_pipeline.ingest.file_store import FileStore
-from tableau_pipeline.ingest.frames import read_files
 from tableau_pipeline.ingest.options import Files, matching_files
 from tableau_pipeline.ingest.rows import Rows, read_rows
+from tableau_pipeline.ingest.spark_reader import read_files
 from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.components.support.corpus import FILES
