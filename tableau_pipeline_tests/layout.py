@@ -1,4 +1,4 @@
-"""`make check` asks it: can files be read, and do tests keep to what is public?"""
+"""Check the rules for source files, such as their length and their imports, for `make check`."""
 
 import ast
 import re
@@ -13,13 +13,13 @@ _PACKAGES = (
     "tableau_sandbox",
     "tableau_sandbox_tests",
 )
-# What tests of the pipeline may use of the sandbox.
+# The modules of the sandbox that the tests of the pipeline may import.
 _PUBLIC = {
     f"tableau_sandbox.{name}" for name in ("testing", "faults", "options", "quirks", "simulation")
 }
 _LINES_OF_A_FILE, _LINES_OF_A_FUNCTION = 600, 50
-# Where the words of other programs decide, as they say it in no other way; tests with these
-# programs fail when they say it differently.
+# These modules decide by the words of another program, which gives no codes. Tests with the real
+# program fail when its words change.
 _WORDS_OF_OTHERS = {
     "tableau_pipeline/components/assessing.py": "codes in answers of Tableau",
     "tableau_pipeline/components/loading.py": "Dagster's and YAML's mistakes",
@@ -28,10 +28,10 @@ _WORDS_OF_OTHERS = {
     "tableau_pipeline/publishing/properties.py": "the tag that Tableau refused",
     "tableau_pipeline/snapshots/spark.py": "Spark's failed tasks",
 }
-# What Dagster may change in a minor release stands in one file, where tests look at each name.
+# Only this module may use names that Dagster can change in a minor release. Tests check each name.
 _INTERNALS = "tableau_pipeline/dagster_internals.py"
 _INTERNAL = re.compile(r"dagster\._|dagster_shared\b|dagster_dg_core\b|dagster\.components\.")
-# Beyond a module: what leads from a public object to an internal one.
+# Attributes that lead from Dagster's public objects to its internal objects.
 _INTO_DAGSTER = {
     "event_log_storage",
     "run_storage",
@@ -40,14 +40,14 @@ _INTO_DAGSTER = {
     "job_def",
     "get_step_execution_context",
 }
-# What holds words for people, by its name, unless it is a text to be read, such as a file.
+# The names of variables and attributes that hold messages for people.
 _FOR_PEOPLE = {"message", "reason", "why", "problem", "distrust", "description", "summary"}
 _LOOKS = {"startswith", "endswith"}
 _SEARCHES = {"search", "match", "fullmatch", "findall", "finditer"}
 
 
 def problems() -> Iterator[str]:
-    """Whatever is too large, in phrases."""
+    """Yield a phrase about each breach of the rules."""
     files = [file for package in _PACKAGES for file in sorted((_ROOT / package).rglob("*.py"))]
     for file in files:
         text = file.read_text("utf-8")
@@ -62,7 +62,7 @@ def problems() -> Iterator[str]:
             if _name(file) not in _WORDS_OF_OTHERS:
                 yield from found
             elif not found:
-                yield f"{_name(file)} looks into no message, and is listed as if it did"
+                yield f"{_name(file)} looks into no message: remove it from _WORDS_OF_OTHERS"
         if file.is_relative_to(_ROOT / "tableau_pipeline_tests"):
             yield from _private_imports(file, text)
 
@@ -79,7 +79,7 @@ def _long_functions(file: Path, text: str) -> Iterator[str]:
 
 
 def _decided_by_words(file: Path, text: str) -> Iterator[str]:
-    """Where a piece of a message is looked for: a decision belongs into a value."""
+    """Yield each place that searches a message for words. Code must decide by values instead."""
     for node in ast.walk(ast.parse(text)):
         subjects: list[ast.expr] = []
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
@@ -92,7 +92,7 @@ def _decided_by_words(file: Path, text: str) -> Iterator[str]:
 
 
 def _without_code(file: Path, text: str) -> Iterator[str]:
-    """Where a refusal has words, and no code by which programs would know it."""
+    """Yield each refusal that has a message for people but no code for programs."""
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Call(func=ast.Name(id="RefusedError"), args=args, keywords=keywords):
@@ -102,7 +102,7 @@ def _without_code(file: Path, text: str) -> Iterator[str]:
 
 
 def _internals(file: Path, text: str) -> Iterator[str]:
-    """Where something internal to Dagster is used."""
+    """Yield each use of Dagster's internals."""
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.ImportFrom(module=str(name)) if _INTERNAL.match(name):

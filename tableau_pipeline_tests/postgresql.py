@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, from Debian's package (`make test-all` installs it)."""
+"""PostgreSQL servers for single tests. `make test-all` installs Debian's package of PostgreSQL."""
 
 import os
 import shutil
@@ -14,15 +14,15 @@ USER, PASSWORD = "pipeline", "a password of the test's"
 
 
 class PostgreSQL:
-    """A server on 127.0.0.1 with one database, `postgres`. What it has committed outlives it.
+    """A server on 127.0.0.1 with one database, `postgres`. Committed data outlive the server.
 
     Attributes:
-        port: the same after a restart.
-        settings: the variables by which `deploy/dagster.yaml` finds it.
+        port: stays the same after a restart.
+        settings: the environment variables by which `deploy/dagster.yaml` finds the server.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make its files in an empty folder, which other users may read."""
+        """Make the server's files in an empty folder, which other users must be able to read."""
         self._programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
         self._folder = folder
         # PostgreSQL refuses to run as root.
@@ -48,7 +48,7 @@ class PostgreSQL:
         }
 
     def start(self) -> None:
-        """Start it, on the data that are there, and wait until it answers."""
+        """Start the server on its existing data, and wait until it answers."""
         log = self._folder / "log"
         with log.open("a") as output:
             self._process = subprocess.Popen(
@@ -59,7 +59,7 @@ class PostgreSQL:
         until(self._answers, seconds=60, what="PostgreSQL should answer", log=log)
 
     def kill(self) -> None:
-        """End it as a loss of power would; its other processes notice that and end, too."""
+        """Kill the server as a loss of power would. Its child processes notice, and end as well."""
         assert self._process
         self._process.kill()
         self._process.wait()
@@ -70,7 +70,7 @@ class PostgreSQL:
             self._process.wait(30)
 
     def run(self, sql: str) -> str:
-        """What `psql` prints, without headings."""
+        """Run SQL; return what `psql` prints, without headings."""
         command = [self._programs / "psql", "--no-psqlrc", "-XAt", "-v", "ON_ERROR_STOP=1"]
         where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "-d", "postgres"]
         done = subprocess.run(
@@ -91,7 +91,7 @@ class PostgreSQL:
 
 @contextmanager
 def running_postgresql() -> Generator[PostgreSQL]:
-    """Run one."""
+    """Run a server until the `with` block ends."""
     folder = Path(mkdtemp(prefix="postgresql-"))
     try:
         server = PostgreSQL(folder)

@@ -1,4 +1,4 @@
-"""Text becomes the records and the values that Python's own csv module and types find in it."""
+"""The pipeline finds the same records and values in a text as Python's csv module and types."""
 
 import csv
 import re
@@ -37,7 +37,7 @@ TEXTS = (
 
 
 def number(text: str) -> Decimal:
-    """The number that a text is digit by digit."""
+    """Read a text as an exact number, digit by digit."""
     if not re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", text, re.ASCII):
         raise ValueError(text)
     return Decimal(text)
@@ -100,7 +100,7 @@ def day(text: str) -> date:
 @example(texts=["2.402823669209385e+38", "9" * 39, "1E+3"])
 @example(texts=["0" * 39, "-0E+99", f"1.{'0' * 40}", f"{'0' * 40}12.50"])
 def test_values(type_: str, read: Callable[[str], Any], texts: list[str | None]):
-    """Prevents: a text that becomes another value, or a good one that is bad."""
+    """Prevents: the pipeline reads a text as a wrong value, or rejects a valid text."""
     expected = []
     for text in texts:
         try:
@@ -113,7 +113,7 @@ def test_values(type_: str, read: Callable[[str], Any], texts: list[str | None])
 @MANY
 @given(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
 def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
-    """Prevents: a double that is refused as it was written by a program that had it."""
+    """Prevents: the pipeline refuses a double in the notation of another program."""
     text = repr(value) if short else f"{value:.17g}"
     assert converted(pa.array([text]), "double", ReadOptions()).to_pylist() == [value]
 
@@ -123,11 +123,11 @@ def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
 @example("9007199254740993")
 @example("5.960464477539063e-08")
 def test_a_number_is_exact_in_a_double_or_bad(text: str):
-    """Prevents: a number that loses digits, and no error says so."""
+    """Prevents: a number loses digits, and the value does not count as bad."""
     (found,) = converted(pa.array([text]), "double", ReadOptions()).to_pylist()
     if found is not None and "n" not in text:
         digits = len("".join(map(str, number(text).as_tuple().digits)).rstrip("0")) or 1
-        # Of two roundings of 2^-24 to 16 digits, Python writes the other one.
+        # Both roundings of 2^-24 to 16 digits are right: `repr` rounds up, and the format "e" down.
         written = repr(found), f"{found:.{digits - 1}e}"
         assert number(text) in (Decimal(found), *map(Decimal, written))
 
@@ -146,7 +146,7 @@ def test_a_number_is_exact_in_a_double_or_bad(text: str):
     ],
 )  # fmt: skip
 def test_formats(pattern: str, text: str, found: datetime | None):
-    """Prevents: a moment in another format that becomes another moment, or an error of Arrow's."""
+    """Prevents: a timestamp in a declared format becomes another time, or an Arrow error."""
     options = ReadOptions(timestamp_format=pattern)
     (value,) = converted(pa.array([text]), "timestamp", options).to_pylist()
     assert (value and value.replace(tzinfo=None)) == found
@@ -170,7 +170,7 @@ FILES = settings(max_examples=150, suppress_health_check=[HealthCheck.function_s
 @example("a\n\nb", '"', 1)
 @example("a\rb\r\n", "", 1)
 def test_records(monkeypatch, tmp_path: Path, block: int, text: str, quote: str, width: int):
-    """Prevents: rows that grow together, fall apart or vanish, and lines of other rows."""
+    """Prevents: CSV rows are merged, split or lost, or their line numbers are wrong."""
     monkeypatch.setattr(csv_files, "_BLOCK", block)
     path, options = tmp_path / "x.csv", ReadOptions(quote=quote, header=False)
     path.write_bytes(text.encode())
@@ -181,7 +181,7 @@ def test_records(monkeypatch, tmp_path: Path, block: int, text: str, quote: str,
             found += zip(chunk.places(), map(list, rows), strict=True)
             problems |= {place for place, _ in chunk.problems}
     except RefusedError:
-        # Of quotes and carriage returns, Python makes a guess.
+        # Our reader refuses stray quotes and carriage returns; Python guesses their meaning.
         assert (quote and quote in text) or "\r" in text
         return
     with path.open(encoding="utf-8-sig", newline="") as file:

@@ -1,7 +1,7 @@
-"""Filters of rows in the forms in which Tableau's products save them. Names are made up.
+"""Row filters in the forms in which Tableau's products save them. The names are made up.
 
-Public data sources and workbooks have these forms: members that somebody ticked, ranges, periods,
-conditions, sets, groups of values, and sets that give each user or group of users its members.
+The forms come from public data sources and workbooks: ticked members, ranges, periods, conditions,
+sets and groups of values. Some sets give each user or group of users other members.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,12 @@ _ALL = "user:ui-enumeration='all' user:ui-marker='enumerate'"
 
 
 class RowFilter(NamedTuple):
-    """What stands in a `.tds`, the columns that it uses, and the phrases that name it.
+    """A row filter of a `.tds`.
 
     Attributes:
         xml: the fields and sets that the filter needs, and then the filter itself.
+        uses: the columns that the filter uses.
+        names: the phrases by which the pipeline names the filter.
     """
 
     xml: str
@@ -179,13 +181,13 @@ ROW_FILTERS: dict[str, RowFilter] = {
 
 @dataclass(frozen=True)
 class Filtered(Shape):
-    """A data source with such a filter."""
+    """A data source with a row filter."""
 
     has: RowFilter
 
 
 def filtered(has: RowFilter) -> Filtered:
-    """A data source of one table with this filter."""
+    """Add a row filter to a data source of one table."""
     shape = SHAPES["migrated"]
     defined, mark, filters = has.xml.partition("<filter")
     tds = shape.tds.replace("<drill-paths>", f"{defined}<drill-paths>", 1)

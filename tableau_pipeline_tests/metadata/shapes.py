@@ -1,9 +1,9 @@
-"""Data sources in the shapes of real ones, and what a server of 2025.3 makes of them.
+"""Data sources in the shapes of real documents, and the form that a server of 2025.3 gives them.
 
-Each has what documents of one kind have in common, which Tableau's own products have saved and
-which are public: in tableau/tabcmd (`tests/assets/WorldIndicators.tdsx`, and the same file from a
-server), tableau/Logshark, tableau/document-api-python and tableau/tableau-mcp. Names, ids and
-formulas are made up.
+Each shape has what public documents of one kind have in common. Tableau's own products saved these
+documents: in tableau/tabcmd (`tests/assets/WorldIndicators.tdsx`, also in a server's form),
+tableau/Logshark, tableau/document-api-python and tableau/tableau-mcp. Names, ids and formulas are
+made up.
 """
 
 import re
@@ -24,7 +24,8 @@ _REMOTE = {"string": "129", "integer": "20", "real": "5", "date": "133", "dateti
 
 
 def record(local: str, type_: str, parent: str, *, name: str = "", table: str = "") -> str:
-    """A column of a table; `name` is its own if the field has another."""
+    """The metadata record of a column. `name` is the column's name if the field has another name.
+    """
     of = f"<object-id>[{table}]</object-id>" if table else ""
     remote = name or local
     return (
@@ -43,7 +44,7 @@ def table(name: str, *, connection: str = "hyper.1", stored: str = "") -> str:
 
 
 def counted(id_: str) -> str:
-    """The field that stands for a table."""
+    """The field by which Tableau represents a whole table."""
     return (
         f"<column caption='{id_.split('_')[0]}' datatype='table' role='measure' "
         f"name='[__tableau_internal_object_id__].[{id_}]' type='quantitative' />"
@@ -51,7 +52,8 @@ def counted(id_: str) -> str:
 
 
 def graph(objects: Mapping[str, str], *edges: tuple[str, str, str, str]) -> str:
-    """The logical tables, what each is made of, and their relationships."""
+    """The object graph: the logical tables with their content, and the relationships between them.
+    """
     found = "".join(
         f"<object caption='{id_.split(' ')[0].split('_')[0]}' id='{id_}'>"
         f"<properties context=''>{inside}</properties></object>"
@@ -76,7 +78,7 @@ def document(
     between: str = "",
     after: str = "",
 ) -> str:
-    """A data source: its connection, then all that stands between that and the layout."""
+    """A data source: its connection, then `between`, then its layout, then `after`."""
     maps = "".join(f"<map key='[{key}]' value='{value}' />" for key, value in (cols or {}).items())
     return (
         "<datasource formatted-name='federated.1' inline='true' version='18.1' "
@@ -91,7 +93,7 @@ def document(
     )
 
 
-# What people have made of it, and what products make by themselves.
+# Elements that people have made, and elements that Tableau's products make by themselves.
 WORK = """
 <column caption='Net amount' datatype='real' default-format='n#,##0.00;-#,##0.00' name='[net]'
     role='measure' type='quantitative' />
@@ -116,7 +118,7 @@ COLUMNS = (*COLUMNS, ("day", "date"))
 
 @dataclass(frozen=True)
 class Shape:
-    """A data source, and the tables of its file."""
+    """A data source, and the tables of its `.hyper` file."""
 
     tds: str
     tables: TypesByTable
@@ -139,7 +141,7 @@ _OF_TWO = {**_OF_ORDERS, "People": [("id", "BIGINT"), ("name", "TEXT")]}
 
 
 def _two(ids: tuple[str, str], relations: tuple[str, str], *, collection: bool = True) -> str:
-    """Two tables of a file, by Desktop: the second has a column that the first has, too."""
+    """A data source of two tables, as Desktop saves it. Both tables have a column of one name."""
     (first, second), (orders, people) = ids, relations
     parts = [table(orders, stored="Orders"), table(people, stored="People")]
     records = [record(name, type_, orders, table=first) for name, type_ in COLUMNS]
@@ -178,7 +180,7 @@ _JOINED = document(
     between=counted("Migrated Data") + WORK,
     after=graph({"Migrated Data": _JOIN}),
 )
-# The database has a time with each day, and other names of remote types; the extract is rolled up.
+# In the database, the column "day" has times. The extract is rolled up and has only dates.
 _DATABASE = document(
     "<relation connection='hyper.1' name='orders1' table='[shop].[orders]' type='table' />",
     "".join(
@@ -230,7 +232,9 @@ def _marked(feature: str, mark: str, name: str) -> str:
 
 
 def by_an_old_build(content: bytes, chance: Random) -> bytes:
-    """What a product of 2020.2 to 2023.3 saves: new forms marked, most next to the former ones."""
+    """The form that a product of 2020.2 to 2023.3 saves: new elements are marked, most next to old
+    ones.
+    """
     root = ElementTree.fromstring(content)
     for change in (_mark_folders, _mark_tables, _mark_relations):
         if chance.random() < 0.7:
@@ -272,7 +276,7 @@ def _mark_relations(root: Element) -> None:
 
 
 def by_a_server(content: bytes, *, name: str = "Shop", revision: str = "1.0") -> bytes:
-    """What a server of 2025.3 makes of a document that is published: the same in its own form."""
+    """The form that a server of 2025.3 gives a published document."""
     root = ElementTree.fromstring(content)
     _without_marks(root)
     root.set("{http://www.w3.org/XML/1998/namespace}base", "https://tableau.example.com")
@@ -290,7 +294,7 @@ def by_a_server(content: bytes, *, name: str = "Shop", revision: str = "1.0") ->
 
 
 def _without_marks(element: Element) -> None:
-    """What is marked as false goes, and of all else the marks."""
+    """Remove elements and attributes that are marked as false, and remove all other marks."""
     for child in [*element]:
         if found := _FEATURE.match(child.tag):
             child.tag = child.tag[found.end() :]

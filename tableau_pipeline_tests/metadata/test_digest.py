@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tableau_pipeline.metadata.contents import Metadata, read_metadata
 from tableau_pipeline_tests.differences import tds_in
 
-# Of the form that Tableau's products write, with two tables and what an analyst adds to them.
+# A document as Tableau's products write it: two tables, and the work of an analyst on them.
 TDS = """<?xml version='1.0' encoding='utf-8' ?>
 <datasource caption='Flights' formatted-name='federated.0a1b' inline='true'
     source-build='2025.3.0 (20253.25.1021.0000)' source-platform='linux' version='18.1'
@@ -121,12 +121,12 @@ WHOLE = read(TDS)
 
 
 def test_columns():
-    # Prevents: a column that somebody's Overwrite took away goes unseen.
+    # Prevents: the pipeline overlooks that another user's publish has removed a column.
     assert WHOLE.columns == {("flights", "carrier"), ("air]lines", "[odd]")}
 
 
 def test_work_has_names():
-    # Prevents: a refusal that cannot say which work an overwrite would drop.
+    # Prevents: a refusal does not name the work that an overwrite would drop.
     assert WHOLE.work == {
         "calculated fields": ("Late",),
         "captions": ("Carrier",),
@@ -192,7 +192,8 @@ def test_what_products_write_changes_nothing(
     extra: bool,
     feature: bool,
 ):
-    # Prevents: a server that was updated, or packs again, passes for an analyst at work.
+    # Prevents: an update of the server, or a package that it packs again, passes for an analyst's
+    # edit.
     text = TDS.replace("20253.25.1021.0000", build).replace("version='18.1'", f"version='{build}'")
     text = text.replace("federated.0a1b", identity).replace("hyper.1", f"hyper.{identity}")
     text = text.replace("rev=1.4", f"rev={build}").replace("revision='1.4'", f"revision='{build}'")
@@ -269,7 +270,7 @@ EDITS: dict[str, Callable[[Element, str], None]] = {
 @given(text=st.text(st.characters(min_codepoint=33, max_codepoint=0xD000), min_size=1))
 @settings(max_examples=15)
 def test_the_work_of_people_is_seen(edit: Callable[[Element, str], None], text: str):
-    # Prevents: a whole file is published over what an analyst has made, without their consent.
+    # Prevents: a full publish overwrites an analyst's work without their consent.
     root = ElementTree.fromstring(TDS)
     before = ElementTree.tostring(root)
     edit(root, text)
@@ -288,13 +289,13 @@ def test_the_work_of_people_is_seen(edit: Callable[[Element, str], None], text: 
     ],
 )
 def test_what_is_none(content: bytes, message: str):
-    # Prevents: a broken download, or a bomb in one, ends in an error of a library.
+    # Prevents: a broken or malicious download ends in an error of a library.
     with pytest.raises(ValueError, match=message):
         read(content)
 
 
 def test_package_without_a_tds(tmp_path: Path):
-    # Prevents: an odd package ends in an IndexError.
+    # Prevents: a package without a .tds ends in an IndexError.
     file = tmp_path / "x.tdsx"
     with zipfile.ZipFile(file, "w") as package:
         package.writestr("x.txt", "nothing")
@@ -312,6 +313,6 @@ def test_package_without_a_tds(tmp_path: Path):
     ],
 )
 def test_what_products_maintain(attribute: str):
-    # Prevents: a server that counts values again is taken for an analyst who edits.
+    # Prevents: a value that the server computes again passes for an analyst's edit.
     for at in ("<column caption='Carrier'", "<folders-common"):
         assert read(TDS.replace(at, f"{at} {attribute}")).digest == WHOLE.digest

@@ -21,7 +21,7 @@ TABLES: TypesByTable = {
     "flights": [("carrier", "TEXT"), ("delay", "BIGINT"), ("day", "DATE")],
     "air]lines": ODD,
 }
-# The form that it has when the columns are those of `TABLES`.
+# The document `TDS` after its columns have become those of `TABLES`.
 FILE = Tds(Tds(TDS.encode()).edited({}, TABLES))
 FIELDS: Values = {
     ("field", "flights", "delay", "caption"): "Delay <in> 'minutes' & more",
@@ -62,7 +62,7 @@ def applied(file: Tds, wanted: Values, tables: TypesByTable = TABLES) -> Tds:
 
 
 def test_what_is_written_is_read():
-    # Prevents: a value that was set is set again at each refresh, or passes for a person's edit.
+    # Prevents: each refresh sets a value again, or takes its own value for a person's edit.
     edited = applied(FILE, WANTED)
     found = edited.values(WANTED, [WANTED])
     assert {path: found.get(path) for path in WANTED} == WANTED
@@ -70,7 +70,7 @@ def test_what_is_written_is_read():
     assert applied(edited, {}).content is edited.content
 
 
-# `DataSource-CT` of Tableau's schema of workbooks of 2026.2.
+# The elements of `DataSource-CT` in Tableau's workbook schema of 2026.2.
 SCHEMA = re.findall(
     r"\S+",
     """
@@ -85,7 +85,7 @@ WRITTEN = {"document-format-change-manifest", "column", "drill-paths", "folders-
 
 
 def test_all_is_written_in_the_order_of_the_schema():
-    # Prevents: Tableau refuses a file because of the order of what is in it.
+    # Prevents: Tableau refuses a file because its elements are in the wrong order.
     root = etree.fromstring(FILE.content)
     present = {tag_of(each): each for each in root}
     root[:] = [present.get(tag, etree.Element(tag)) for tag in SCHEMA if tag not in WRITTEN]
@@ -99,8 +99,8 @@ def tag_of(element: etree._Element) -> str:
 
 
 def test_what_is_taken_back_leaves_nothing():
-    # Prevents: a folder, hierarchy or calculation without content stays, and looks like an edit.
-    # Each field has its `<column>` by now, and the file lists that it may have folders.
+    # Prevents: a removed folder, hierarchy or calculation leaves traces, which look like an edit.
+    # First give each field its `<column>`, and let the file list folders as a feature.
     before, role = FILE, {("field", "flights", "day", "role"): "measure"}
     for _ in range(2):
         before = applied(before, {path: "x" for path in WANTED if path[0] == "field"} | role)
@@ -110,7 +110,7 @@ def test_what_is_taken_back_leaves_nothing():
 
 
 def test_edits_keep_the_rest():
-    # Prevents: comments, unknown elements, prefixes of features or namespaces are lost.
+    # Prevents: an edit loses comments, unknown elements, feature prefixes or namespaces.
     strange = TDS.replace(
         "<aliases enabled='yes' />",
         "<aliases enabled='yes' /><!-- kept --><new-in-2031 user:x='1'><a>b<c/>d</a></new-in-2031>",
@@ -127,7 +127,7 @@ def test_edits_keep_the_rest():
 
 
 def test_columns_follow_the_file():
-    # Prevents: a new column has no field, or a field is left without its column.
+    # Prevents: a new column gets no field, or a field stays after its column has gone.
     file = applied(FILE, WANTED)
     tables: TypesByTable = {
         "flights": [("carrier", "TEXT"), ("delay", "TIMESTAMP"), ("[odd]", "NUMERIC(10,2)")],
@@ -161,7 +161,7 @@ def test_columns_follow_the_file():
 
 
 def test_new_columns_that_differ_only_in_case():
-    """Prevents: two fields of one name for Tableau, or a new name for no reason."""
+    """Prevents: Tableau sees two fields of one name, or a column is renamed for no reason."""
     shape = SHAPES["migrated"]
     columns = [each for each in shape.tables["Orders"] if each[0] != "day"]
     columns += [("DAY", "DATE"), ("TWICE", "TEXT"), ("large", "TEXT")]
@@ -171,7 +171,8 @@ def test_new_columns_that_differ_only_in_case():
 
 
 def test_names_with_odd_brackets():
-    """Prevents: a formula that reads another column, or a folder that is called "Prices [EUR"."""
+    """Prevents: a bracket in a name makes a formula read another column, or cuts a folder's name.
+    """
     tables = {"flights": [*TABLES["flights"], ("a].[delay", "BIGINT")], "air]lines": ODD}
     path = ("calculation", "Sum", "formula")
     wanted = {path: "SUM([flights.a]].[delay])"}
@@ -183,13 +184,13 @@ def test_names_with_odd_brackets():
 
 
 def test_other_tables_cannot_be_merged():
-    # Prevents: a file is published whose fields belong to tables that it does not have.
+    # Prevents: the pipeline publishes fields of a table that the new file does not have.
     with pytest.raises(ValueError, match=r"air\]lines, flights, and those to be published flights"):
         FILE.edited({}, {"flights": TABLES["flights"]})
 
 
 def test_defaults_are_nobodys_work():
-    # Prevents: a role that Tableau gives by itself is set again and again, or is a conflict.
+    # Prevents: each refresh sets Tableau's own default role again, or reports it as a conflict.
     role = ("field", "flights", "delay", "role")
     assert role not in FILE.values()
     assert FILE.values({role: "measure"})[role] == "measure"
@@ -202,7 +203,7 @@ def test_defaults_are_nobodys_work():
 
 
 def test_a_field_of_somebody_else_with_that_name():
-    # Prevents: our calculation replaces an analyst's, or hides among two of one name.
+    # Prevents: our calculation replaces an analyst's, or two calculations get one name.
     wanted = {("calculation", "Late", part): "1" for part in ("formula", "caption")}
     found = FILE.values(wanted)
     assert found["calculation", "Late", TAKEN] == "[Calculation_1]"
@@ -211,7 +212,7 @@ def test_a_field_of_somebody_else_with_that_name():
 
 
 def test_who_uses_a_field():
-    # Prevents: a column goes that an analyst's calculation, set or hierarchy needs.
+    # Prevents: a refresh drops a column that an analyst's calculation, set or hierarchy needs.
     assert FILE.used_by("flights", "delay") == ('calculated field "Late"',)
     assert FILE.used_by("flights", "carrier") == ('group or set "Set 1"', 'hierarchy "Where"')
     assert FILE.used_by("flights", "day") == FILE.used_by("flights", "gone") == ()
@@ -223,7 +224,7 @@ def test_who_uses_a_field():
 
 
 def test_old_folders():
-    # Prevents: a field is in two folders, of which an old product shows the other.
+    # Prevents: a field ends up in two folders, and an old product shows the wrong folder.
     folder = (
         "<folder name='Times' role='measures'><folder-item name='[delay]' type='field' /></folder>"
     )
@@ -241,7 +242,7 @@ def test_old_folders():
 
 
 def test_old_folders_of_dimensions_and_of_measures():
-    """Prevents: a folder of measures becomes one of dimensions, without its fields."""
+    """Prevents: a folder of measures becomes a folder of dimensions and loses its fields."""
     shape = SHAPES["folders of old products"]
     path = ("field", "Orders", "day", "folder")
     edited = Tds(shape.content).edited({path: "Money"}, shape.tables)
@@ -269,7 +270,7 @@ def test_old_folders_of_dimensions_and_of_measures():
     ],
 )
 def test_folders_are_listed_as_a_feature(listed: str, written: str):
-    # Prevents: Tableau ignores the folders, as the file does not say that it has such.
+    # Prevents: Tableau ignores the folders because the file does not list them as a feature.
     tds = TDS.replace("<folders-common>", "<!--").replace("</folders-common>", "-->")
     old = "<_.fcp.ObjectModelEncapsulateLegacy.true...ObjectModelEncapsulateLegacy />"
     path = ("field", "flights", "delay", "folder")
@@ -284,7 +285,7 @@ def test_folders_are_listed_as_a_feature(listed: str, written: str):
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=30)
 def test_any_edits(seed: int):
-    # Prevents: some edits, one after the other, end in other values than were set.
+    # Prevents: after several edits, a field does not have the value that was set last.
     chance = random.Random(seed)
     file, now = FILE, dict(FILE.values(WANTED))
     for _ in range(5):
@@ -318,7 +319,7 @@ BOMB = "<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;&a;&a;'>]>"
     ids=["entities", "DTD", "file", "UTF-16", "deep", "large"],
 )
 def test_hostile_files(content: str | bytes):
-    # Prevents: a file of another person reads ours, or takes all the memory.
+    # Prevents: a hostile document reads files of this machine, or takes all its memory.
     raw = content if isinstance(content, bytes) else content.encode()
     with pytest.raises(ValueError, match="it is not a"):
         Tds(raw)
@@ -336,7 +337,7 @@ def test_hostile_files(content: str | bytes):
     ],
 )
 def test_package(tmp_path: Path, named: str, packed: str):
-    # Prevents: the server does not find the rows, or unpacks them outside of the package.
+    # Prevents: the server does not find the rows, or unpacks them outside of its own folder.
     hyper = tmp_path / "x.hyper"
     hyper.write_bytes(b"rows")
     tds = TDS.replace("Data/Extracts/Flights.hyper", named)

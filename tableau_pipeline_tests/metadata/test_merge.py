@@ -12,7 +12,7 @@ PATHS = [CAPTION, ("hierarchy", "Route", "fields"), FORMULA, FORMAT]
 
 
 def made(values: dict[tuple[str, ...], str]) -> Values:
-    # A calculation without a formula is none.
+    # A calculation needs a formula: drop the format if the formula is missing.
     return {path: value for path, value in values.items() if path != FORMAT or FORMULA in values}
 
 
@@ -24,8 +24,8 @@ MARGIN_IS_TAKEN = ("calculation", "Margin", TAKEN)
 
 @given(wanted=VALUES, written=st.lists(VALUES, max_size=2), found=VALUES, policy=POLICIES)
 def test_any_three_sides(wanted, written, found, policy):
-    # Prevents: an edit is lost without a message; or an unedited value does not follow the
-    # declaration; or a merge that never comes to rest, and publishes each time.
+    # Prevents: an edit is lost silently, an unedited value stays old, or each merge publishes
+    # again.
     merged = merge(wanted, written, found, on_conflict=policy)
     after = {path: merged.changes.get(path, found.get(path)) for path in PATHS}
     reported = set(merged.conflicts)
@@ -40,7 +40,7 @@ def test_any_three_sides(wanted, written, found, policy):
     assert all(found.get(path) == value for path, value in merged.kept.items())
 
     now = {path: value for path, value in after.items() if value is not None}
-    assert now == made(now)  # Half a calculation is none.
+    assert now == made(now)  # A format has its formula.
     again = merge(wanted, [merged.written], now, on_conflict=policy)
     assert not again.changes
     assert again.written == merged.written
@@ -56,8 +56,7 @@ def test_any_three_sides(wanted, written, found, policy):
     policy=POLICIES,
 )
 def test_what_is_accepted_is_settled(wanted, written, found, access, taken, policy):
-    """Prevents: a warning that comes back each night although somebody has decided; a change
-    after that decision which no message names."""
+    """Prevents: an accepted conflict is reported again, or a later edit is not reported."""
     sides = [
         values | ({ACCESS: rule} if rule else {})
         for values, rule in zip((wanted, written, found), access, strict=True)
@@ -80,7 +79,7 @@ def test_what_is_accepted_is_settled(wanted, written, found, access, taken, poli
 
 @given(seed=st.integers(0, 2**32), policy=POLICIES)
 def test_a_history(seed, policy):
-    # Prevents: after some refreshes, it is forgotten whose a value is.
+    # Prevents: after some refreshes, the pipeline takes a person's value for its own, or reversely.
     chance = random.Random(seed)
     wanted, written, found, theirs = {}, {}, {}, set()
     for _ in range(12):
@@ -109,9 +108,9 @@ def test_a_history(seed, policy):
     policy=POLICIES,
 )
 def test_what_a_person_wrote_first_stays(first, declared, policy):
-    """Prevents: a value of a person goes because it was declared as it stood for a while."""
+    """Prevents: a person's value is removed because a declaration once had the same value."""
     theirs, now, written = dict(first), dict(first), {}
-    # A calculation of ours is one that we have made.
+    # A calculation under our internal name is always ours.
     theirs = {path: value for path, value in theirs.items() if path[0] != "calculation"}
     for values, kind in [*declared, ({}, "drawn")]:
         want = values | (theirs if kind == "as it stands" else {})
@@ -120,15 +119,14 @@ def test_what_a_person_wrote_first_stays(first, declared, policy):
             continue
         now |= merged.changes
         now = {path: value for path, value in now.items() if value is not None}
-        # What the declaration has replaced is its own from then on.
+        # A value that the declaration has replaced belongs to the declaration from then on.
         theirs = {path: each for path, each in theirs.items() if not merged.changes.get(path)}
         assert theirs.items() <= now.items()
         written = merged.written
 
 
 def test_a_value_that_was_declared_as_it_stood():
-    """Prevents: whose a value is gets lost where a person has changed it for a while, and what was
-    taken over does not follow its declaration."""
+    """Prevents: a person's value that was once declared is removed, or keeps its old text."""
     theirs = merge({CAPTION: "Net"}, [{}], {CAPTION: "Net"}, on_conflict="keep")
     edited = merge({CAPTION: "Net"}, [theirs.written], {CAPTION: "x"}, on_conflict="keep")
     again = merge({CAPTION: "Net"}, [edited.written], {CAPTION: "Net"}, on_conflict="keep")
@@ -140,7 +138,7 @@ def test_a_value_that_was_declared_as_it_stood():
 
 
 def test_a_calculation_is_removed_whole_or_not_at_all():
-    # Prevents: a calculated field that an analyst has refined goes with the declaration's.
+    # Prevents: a calculation leaves the declaration, and an analyst's refinement of it is lost.
     ours = {FORMULA: "1", FORMAT: "n0"}
     gone = merge({}, [ours], ours, on_conflict="keep")
     assert gone.changes == {FORMULA: None, FORMAT: None}
@@ -150,7 +148,7 @@ def test_a_calculation_is_removed_whole_or_not_at_all():
 
 
 def test_a_calculation_that_was_deleted():
-    # Prevents: half of a calculation comes back.
+    # Prevents: a refresh restores only half of a calculation that a person has deleted.
     ours = {FORMULA: "1", FORMAT: "n0"}
     kept = merge(ours, [ours], {}, on_conflict="replace")
     assert (kept.changes, kept.kept) == ({}, {FORMULA: None, FORMAT: None})
@@ -160,7 +158,7 @@ def test_a_calculation_that_was_deleted():
 
 
 def test_a_name_that_is_taken():
-    # Prevents: our calculated field replaces an analyst's own of the same name.
+    # Prevents: our calculated field replaces an analyst's calculated field of the same name.
     found = {FORMULA: "2", ("calculation", "Margin", TAKEN): "[Calculation_7]"}
     for written in ([], [{FORMULA: "1"}], [{FORMULA: "2"}]):
         merged = merge({FORMULA: "1", FORMAT: "n0"}, written, found, on_conflict="replace")
@@ -170,7 +168,7 @@ def test_a_name_that_is_taken():
 
 
 def test_before_it_is_known_whether_a_publish_took_effect():
-    # Prevents: what we wrote ourselves passes for an edit of a person.
+    # Prevents: a value of our own, from a publish of unknown outcome, passes for a person's edit.
     for found in ({CAPTION: "new"}, {CAPTION: "old"}, {}):
         merged = merge(
             {CAPTION: "newer"}, [{CAPTION: "new"}, {CAPTION: "old"}, {}], found, on_conflict="keep"
@@ -179,7 +177,7 @@ def test_before_it_is_known_whether_a_publish_took_effect():
 
 
 def test_rows():
-    # Prevents: a page that does not tell what stays of an edit, or shows JSON.
+    # Prevents: a page does not show whether an edit stays, or shows JSON.
     route, caption = ("hierarchy", "Route", "fields"), ("field", "Extract", "net", "caption")
     wanted = {route: '["a", "t.b"]', caption: "Net", FORMULA: "1", CAPTION: "x"}
     found = {caption: "Nett", FORMULA: "2", CAPTION: "x"}
@@ -200,7 +198,7 @@ def test_rows():
 
 
 def test_what_goes_is_said_to_go():
-    """Prevents: a full publish whose reason names a caption, where it has taken it away."""
+    """Prevents: the reason for a publish does not say that the publish removes a caption."""
     past = {CAPTION: "Net", FORMULA: "1"}
     merged = merge({FORMULA: "2"}, [past], past, on_conflict="keep")
     assert merged.phrase == "metadata: formula of Margin, caption of flights.net removed"

@@ -30,7 +30,7 @@ ALONE: TypesByTable = {"Extract": [("n", "INTEGER"), ("ok", "BOOLEAN")]}
 
 
 def test_what_it_says():
-    """Prevents: Tableau refuses the package, or joins tables by other columns."""
+    """Prevents: Tableau refuses the package, or joins tables by the wrong columns."""
     root = etree.fromstring(STAR)
     ids = [each.get("id", "") for each in root.iter("object")]
     assert [each.partition("_")[0] for each in ids] == [
@@ -81,7 +81,7 @@ def test_types():
 
 @pytest.mark.parametrize("tables", [TABLES, ALONE], ids=["star", "alone"])
 def test_declared_metadata_can_be_set(tables: TypesByTable):
-    """Prevents: the pipeline cannot merge metadata into its own `.tds` as into any other."""
+    """Prevents: the pipeline cannot merge metadata into a `.tds` that it has made itself."""
     content = new_tds(tables, EDGES if tables is TABLES else [])
     found = read_metadata(content)
     assert found.columns == {(table, name) for table in tables for name, _ in tables[table]}
@@ -112,7 +112,7 @@ def test_declared_metadata_can_be_set(tables: TypesByTable):
 
 
 def test_its_package(tmp_path: Path):
-    """Prevents: the server does not find the rows."""
+    """Prevents: the server does not find the rows in the package."""
     hyper = tmp_path / "x.hyper"
     hyper.write_bytes(b"rows")
     pack(STAR, hyper, tmp_path / "x.tdsx")
@@ -122,6 +122,6 @@ def test_its_package(tmp_path: Path):
 
 
 def test_a_name_that_xml_cannot_hold():
-    """Prevents: a package that no server can read."""
+    """Prevents: the pipeline makes a package that no server can read."""
     with pytest.raises(ValueError, match="XML"):
         new_tds({"Extract": [("a\x00b", "TEXT")]}, [])

@@ -1,4 +1,4 @@
-"""Filters of rows, in every form that Tableau saves, are seen and stay as they are."""
+"""The pipeline sees row filters in every form that Tableau saves, and leaves them unchanged."""
 
 import pytest
 from lxml import etree
@@ -13,7 +13,7 @@ EACH = pytest.mark.parametrize("has", ROW_FILTERS.values(), ids=ROW_FILTERS)
 
 
 def wanted(source: Filtered) -> Values:
-    """What is declared of all columns, and of those that the filter uses."""
+    """The metadata that is declared for all columns, including the columns of the filter."""
     (table,) = source.tables
     values = {}
     for column, _ in source.tables[table]:
@@ -25,7 +25,7 @@ def wanted(source: Filtered) -> Values:
 
 
 def conditions(tds: bytes) -> list[str]:
-    """The filters, sets and calculations in canonical form, without what people see of them."""
+    """The filters, sets and calculations of a document, in canonical form."""
     root = etree.fromstring(tds)
     found = root.xpath("./filter | ./group | ./column[calculation]")
     texts = [etree.tostring(each, encoding="unicode", with_tail=False) for each in found]
@@ -34,15 +34,13 @@ def conditions(tds: bytes) -> list[str]:
 
 @EACH
 def test_a_filter_is_seen(has: RowFilter):
-    """Prevents: a data source whose rows somebody has filtered cannot be read, or seems to show
-    all rows to all users."""
+    """Prevents: a data source with a row filter cannot be read, or seems to show all rows."""
     assert sorted(read_metadata(filtered(has).content).filters) == sorted(has.names)
 
 
 @EACH
 def test_a_filter_survives_what_is_declared(has: RowFilter):
-    """Prevents: a caption that is declared for a column changes a filter of it, or its name, and
-    every further publish is refused."""
+    """Prevents: a declared caption changes a row filter, and all later publishes are refused."""
     source = filtered(has)
     (table,) = source.tables
     columns = [each for each in source.tables[table] if each[0] != "id"]
@@ -60,8 +58,7 @@ def test_a_filter_survives_what_is_declared(has: RowFilter):
 
 @EACH
 def test_a_column_of_a_filter_is_missed(has: RowFilter):
-    """Prevents: a filter stays whose column, or the column of its set, is gone: it hides all rows
-    or none, and no refusal says so."""
+    """Prevents: a filter whose column has gone stays, and silently hides all rows or none."""
     source = filtered(has)
     (table,) = source.tables
     before = read_metadata(source.content).filters
@@ -73,7 +70,9 @@ def test_a_column_of_a_filter_is_missed(has: RowFilter):
 
 
 def test_a_filter_that_is_changed():
-    """Prevents: somebody gives a user more rows by the set of a filter, and it looks as before."""
+    """Prevents: a change in a filter's set gives a user more rows, and the pipeline does not see
+    it.
+    """
     for name, instead in {"members": "%null%", "a set": "%null%", "a user filter": "Sales"}.items():
         source = filtered(ROW_FILTERS[name])
         changed = source.content.replace(instead.encode(), b"Else")
@@ -83,7 +82,7 @@ def test_a_filter_that_is_changed():
 
 
 def test_a_filter_on_no_field():
-    """Prevents: a filter on Measure Names, which is no field of the data source, has no name."""
+    """Prevents: the pipeline cannot name a filter on Measure Names, which is not a column."""
     names = "<filter class='categorical' column='[federated.1].[:Measure Names]' />"
     source = filtered(RowFilter(names, (), ()))
     assert [*read_metadata(source.content).filters] == ['the filter on ":Measure Names"']

@@ -1,4 +1,6 @@
-"""Documents in the shapes of real ones: read, merged with what is declared, and read back."""
+"""The pipeline reads documents in the shapes of real ones, sets declared metadata and reads it
+back.
+"""
 
 import json
 from random import Random
@@ -28,7 +30,7 @@ FORMS = {
 
 
 def wanted(shape: Shape) -> Values:
-    """What could be declared of any of them."""
+    """Metadata that can be declared for every shape."""
     name, *others = shape.tables
     of = "" if not others else f"{name}."
     values = {
@@ -46,13 +48,13 @@ def wanted(shape: Shape) -> Values:
     }
     if others:
         values["field", others[0], "id", "hidden"] = "true"
-    # Tableau shows a hierarchy in one folder.
+    # Tableau shows a hierarchy in one folder, so both fields of "When" need the same folder.
     values["calculation", "Margin", "folder"] = "Money"
     return values
 
 
 def read_back(tds: Tds, want: Values) -> Values:
-    """The values of the same paths."""
+    """The values that a document has at the paths of `want`."""
     found = tds.values(want, [want])
     return {path: found[path] for path in want if path in found}
 
@@ -60,8 +62,7 @@ def read_back(tds: Tds, want: Values) -> Values:
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @EACH
 def test_declared_metadata_are_set_and_read_back(shape: Shape, form):
-    """Prevents: a data source that Tableau has saved cannot be merged, loses what people made in
-    it, or seems to be edited as soon as a server has read it."""
+    """Prevents: a merge fails, loses people's work, or looks like an edit after a publish."""
     file, want = Tds(form(shape.content)), wanted(shape)
     columns = {(name, column) for name, each in shape.tables.items() for column, _ in each}
     before = read_metadata(file.content)
@@ -93,14 +94,14 @@ def test_columns_follow_the_file(shape: Shape):
     root = etree.fromstring(edited)
     for each in root.iter("column", "map", "field", "folder-item", "local-name"):
         assert "[city]" not in (each.get("name"), each.get("key"), each.text)
-    # What people have made of it is not ours to remove: a refresh asks before.
+    # The edit keeps the group that a person made of the column. A refresh checks for such work
+    # first.
     assert [each.get("caption") for each in root.iter("group")] == ["Large"]
     assert Tds(edited).values()["field", name, "gate", "caption"] == "Gate"
 
 
 def test_the_database_of_an_extract_keeps_its_types():
-    """Prevents: an adopted extract looks changed before anything is declared, or claims of its
-    database what only the file has."""
+    """Prevents: an adopted extract looks changed, or its database gets the file's types."""
     shape = SHAPES["extract of a database"]
     tables = {"Extract": [(name, type_) for name, type_ in shape.tables["Extract"]]}
     file = Tds(shape.content)
@@ -116,7 +117,7 @@ def test_the_database_of_an_extract_keeps_its_types():
 
 
 def test_what_products_make_is_nobodys_work():
-    """Prevents: a refusal, or a copy that is kept, for the sake of what no user has made."""
+    """Prevents: the pipeline protects elements that Tableau's products made as a user's work."""
     tds = SHAPES["migrated"].tds
     found = read_metadata(tds.encode())
     assert found.work["calculated fields"] == ("Twice",)
@@ -127,7 +128,7 @@ def test_what_products_make_is_nobodys_work():
     assert read_metadata(without.encode()).digest == found.digest
     used = Tds(tds.encode()).used_by("Orders", "city")
     assert used == ('group or set "Large"', 'hierarchy "Place"')
-    # But a person may have named it.
+    # A caption shows that a person has named such an element.
     named = tds.replace("name='[Number of Records]'", "caption='Lines' name='[Number of Records]'")
     assert read_metadata(named.encode()).digest != found.digest
     assert "Lines" in read_metadata(named.encode()).work["captions"]
@@ -137,8 +138,7 @@ def test_what_products_make_is_nobodys_work():
 @given(shape=ANY, seed=st.integers(0, 2**32), data=st.data())
 @settings(max_examples=80)
 def test_an_upgrade_of_the_server_changes_nothing(shape: Shape, seed: int, data: st.DataObject):
-    """Prevents: all data sources of a site look edited after it was upgraded, or values that are
-    merged before that differ from those merged after it."""
+    """Prevents: an upgrade makes all data sources look edited, or merges end differently."""
     chance = Random(seed)
     old = by_an_old_build(shape.content, chance)
     new = by_a_server(old, name=f"Shop{seed}", revision=f"{seed % 9}.0")
@@ -146,7 +146,7 @@ def test_an_upgrade_of_the_server_changes_nothing(shape: Shape, seed: int, data:
     assert before == after == read_metadata(shape.content)
     want = wanted(shape)
     drawn = data.draw(st.sets(st.sampled_from([*want])))
-    # A calculation is set as a whole.
+    # All parts of a calculation are set together.
     values = {path: want[path] for path in want if path in drawn or path[0] == "calculation"}
     edited = [Tds(each).edited(dict(values), shape.tables) for each in (old, new)]
     assert read_metadata(edited[0]) == read_metadata(edited[1])
@@ -154,7 +154,7 @@ def test_an_upgrade_of_the_server_changes_nothing(shape: Shape, seed: int, data:
     assert Tds(by_a_server(edited[0])).values(values) == Tds(edited[0]).values(values)
 
 
-# What people call the kinds of work, as in `Metadata.work`, of a single column.
+# The kinds of work in `Metadata.work`, and the word for each kind in messages about a column.
 KINDS = {"captions": "caption", "formats": "format", "aliases": "aliases", "folders": "folder"}
 KINDS |= {"descriptions": "description", "hidden fields": "hidden", "hierarchies": "hierarchy"}
 
@@ -162,7 +162,7 @@ KINDS |= {"descriptions": "description", "hidden fields": "hidden", "hierarchies
 @given(shape=ANY, data=st.data())
 @settings(max_examples=80)
 def test_a_column_that_goes_takes_nothing_along_untold(shape: Shape, data: st.DataObject):
-    """Prevents: work of people goes with a column, and no refusal and no warning names it."""
+    """Prevents: a column is dropped with people's work, and no message names that work."""
     want = wanted(shape)
     made = {path: want[path] for path in data.draw(st.sets(st.sampled_from([*want])))}
     made |= {path: want[path] for path in want if path[0] == "calculation"}
@@ -180,7 +180,7 @@ def test_a_column_that_goes_takes_nothing_along_untold(shape: Shape, data: st.Da
     for path, value in file.values().items():
         if values.get(path) != value and path[0] == "field":
             assert (path[1:3], path[-1] in phrases) == ((name, column), True), path
-    # What we wrote ourselves is not the work of a user.
+    # A value that the pipeline wrote itself is not the work of a user.
     ours = file.values(file.values())
     assert {*file.work_on(("field", name, column), [ours])} <= {"aliases"}
 
@@ -189,7 +189,7 @@ def test_a_column_that_goes_takes_nothing_along_untold(shape: Shape, data: st.Da
 @given(shape=ANY, data=st.data())
 @settings(max_examples=80)
 def test_no_two_fields_get_one_name(shape: Shape, data: st.DataObject):
-    """Prevents: what is declared gives a field the name of another one, of whomever it is."""
+    """Prevents: declared metadata gives a field the name of another field."""
     file, name = Tds(shape.content), data.draw(st.sampled_from([*shape.tables]))
     columns = st.sampled_from([column for column, _ in shape.tables[name]])
     names = st.sampled_from(["Twice", "Large", "Net amount", "net", "city", "A", "Lines"])

@@ -22,7 +22,7 @@ CASES = {
 
 
 def failure(url: str) -> str:
-    """What a read of an object says."""
+    """The message of a read that fails."""
     store = S3Store(
         "bucket",
         endpoint=url,
@@ -42,7 +42,7 @@ def failure(url: str) -> str:
 
 @pytest.mark.parametrize("problem", CASES)
 def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str):
-    """Prevents: somebody sends for the certificate of an authority that is trusted already."""
+    """Prevents: an error names the wrong fault of a certificate, so its remedy does not help."""
     authority, other, now = trustme.CA(), trustme.CA(), datetime.now(UTC)
     trusted = tmp_path / "trusted.pem"
     (other if "trusted" in problem else authority).cert_pem.write_to_path(trusted)
@@ -57,14 +57,14 @@ def test_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: 
 
 
 def test_store_without_tls():
-    """Prevents: a URL with the wrong scheme reads like a network that is down."""
+    """Prevents: the error about a wrong URL scheme reads as if the network were down."""
     with hostile.front_of("") as server:
         assert "the store does not encrypt" in failure(server.url.replace("http", "https"))
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_proxy(monkeypatch: pytest.MonkeyPatch, scheme: str):
-    """Prevents: somebody looks at the store where a proxy wants a password."""
+    """Prevents: an error blames the store although a proxy asks for a password."""
 
     def asks(call: hostile.Call) -> None:
         call.whole(407, b"", Proxy_Authenticate="Basic")

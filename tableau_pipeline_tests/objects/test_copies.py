@@ -1,4 +1,4 @@
-"""Folders of this user, and the copies of objects in them."""
+"""The private folders of a user, and the copies of objects in them."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ REMEDY = "Remove it, or set TMPDIR to a folder of your own."
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of this user, which does not exist yet."""
+    """The private folder of this user, which does not exist yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("PIPELINE_DATA_DIR", "s3://lake/data")
     return tmp_path / f"tableau_pipeline-{os.getuid()}"
@@ -45,7 +45,7 @@ def copy_an_object() -> None:
     ids=["scratch", "data", "work", "copies", "token"],
 )
 def use(request: pytest.FixtureRequest) -> Callable[[], object]:
-    """Each of those that want a private folder."""
+    """Each function that needs the private folder."""
     local_copies.cache_clear()
     return request.param
 
@@ -58,7 +58,7 @@ def refused(use: Callable[[], object], reason: str) -> None:
 
 
 def test_a_link_is_not_followed(use: Callable[[], object], folder: Path, tmp_path: Path):
-    """Prevents: what another folder holds is taken for left by a killed run, and removed."""
+    """Prevents: the pipeline follows a link and removes the files of another folder."""
     victim = tmp_path / "victim" / "work" / "project"
     victim.mkdir(parents=True)
     (victim / "lock").touch()
@@ -82,7 +82,7 @@ def test_a_folder_open_to_other_users(use: Callable[[], object], folder: Path, m
     ("make", "kind"), [(Path.touch, "-"), (lambda path: path.symlink_to("missing"), "l")]
 )
 def test_no_folder_of_its_name(use: Callable[[], object], folder: Path, make: Callable, kind: str):
-    """Prevents: FileExistsError, which names no remedy."""
+    """Prevents: a run ends in a FileExistsError, which names no remedy."""
     make(folder)
     refused(use, f"is not a folder that you alone can open \\({kind}")
     assert not folder.with_name("missing").exists()
@@ -91,7 +91,8 @@ def test_no_folder_of_its_name(use: Callable[[], object], folder: Path, make: Ca
 def test_the_folder_of_another_user(
     use: Callable[[], object], folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: another user who makes the folder first decides which of our refreshes run."""
+    """Prevents: another user makes the folder first, and then decides which of our refreshes run.
+    """
     folder.mkdir(mode=0o700)
     uid = os.getuid() + 1
     folder.rename(folder.with_name(f"tableau_pipeline-{uid}"))
@@ -100,7 +101,7 @@ def test_the_folder_of_another_user(
 
 
 def test_it_is_private_whatever_the_umask(folder: Path):
-    """Prevents: a folder that we made, and then refuse ourselves."""
+    """Prevents: the umask makes the pipeline refuse a folder that it has made itself."""
     for umask in (0o000, 0o022, 0o077):
         previous = os.umask(umask)
         try:
@@ -112,7 +113,7 @@ def test_it_is_private_whatever_the_umask(folder: Path):
 
 
 class Source:
-    """What copies are made of; counts the downloads."""
+    """A source of objects, which records every download."""
 
     def __init__(self) -> None:
         self.fetched: list[str] = []
@@ -126,12 +127,12 @@ class Source:
 
 
 def shared(folder: Path) -> int:
-    """The bytes of the copies that are kept."""
+    """The size in bytes of all copies that are kept."""
     return sum(path.stat().st_size for path in folder.glob("*.parquet"))
 
 
 def test_an_object_is_fetched_once(tmp_path: Path):
-    """Prevents: the same download in every refresh, or for every question about a model."""
+    """Prevents: every refresh, or every look at a model, downloads the same object again."""
     source, first = Source(), LocalCopies(tmp_path, limit=1000)
     with ThreadPoolExecutor(8) as executor:
         paths = [*executor.map(lambda name: source.path(first, name), "abcdefgh")]
@@ -143,7 +144,7 @@ def test_an_object_is_fetched_once(tmp_path: Path):
 
 
 def test_what_is_read_is_not_removed(tmp_path: Path):
-    """Prevents: a file that vanishes while hyperd reads it, as others needed the room."""
+    """Prevents: a copy vanishes while hyperd reads it, because other copies need its room."""
     source, reader = Source(), LocalCopies(tmp_path, limit=25)
     kept = source.path(reader, "a")
     other = LocalCopies(tmp_path, limit=25)
@@ -159,7 +160,7 @@ def test_what_is_read_is_not_removed(tmp_path: Path):
 
 
 def test_what_was_used_last_is_kept_longest(tmp_path: Path):
-    """Prevents: a table that every refresh reads, and that every refresh downloads."""
+    """Prevents: a table that every refresh reads is removed each time and downloaded again."""
     source = Source()
     for name in ["a", "b", "a", "c"]:
         copies = LocalCopies(tmp_path, limit=20)
@@ -172,7 +173,7 @@ def test_what_was_used_last_is_kept_longest(tmp_path: Path):
 
 
 def test_a_failed_download_leaves_no_copy(tmp_path: Path):
-    """Prevents: half a file that passes for the object from then on."""
+    """Prevents: after a failed download, half a file passes for the object."""
 
     def broken(target: Path) -> None:
         target.write_text("half")
@@ -195,7 +196,7 @@ os._exit(9)
 
 
 def test_killed_processes_leave_nothing_for_ever(tmp_path: Path):
-    """Prevents: a disk that fills with what killed runs had read."""
+    """Prevents: the copies of killed runs fill the disk."""
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False, timeout=60)
     (left,) = (path for path in tmp_path.iterdir() if path.is_dir())
     alive = LocalCopies(tmp_path, limit=1000)

@@ -18,7 +18,7 @@ def locked(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "file").write_bytes(b"old")
     is_root = os.geteuid() == 0
     tmp_path.chmod(0o555)
-    # The folders above are those of the user who runs the tests.
+    # That user cannot open the parent folders, so the test works inside the folder.
     here = os.open(tmp_path, os.O_RDONLY)
     before = Path.cwd()
     os.fchdir(here)
@@ -35,7 +35,7 @@ def locked(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("key", ["new", "file", "folder/new"])
 @pytest.mark.parametrize("write", [LocalStorage.put, LocalStorage.replace])
 def test_a_user_who_may_only_read(locked: Path, write: object, key: str):
-    """Prevents: a stack trace instead of what is to be done, or a file that is half-written."""
+    """Prevents: a forbidden write ends in a stack trace, or leaves half a file."""
     storage = LocalStorage(locked)
     with pytest.raises(StoreError, match=f"Writing {key} failed: .*Let this user write"):
         write(storage, key, b"new")  # ty: ignore

@@ -29,7 +29,7 @@ from tableau_sandbox.options import UserSeed
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
 LOG = logging.getLogger("tableau_pipeline_tests.publishing")
-# What is tried again is tried again at once, unless the server asks to wait.
+# A failed call is repeated at once. Only the server can ask for a wait.
 AT_ONCE = RetryTimes(backoff=0)
 TABLE = {"target-schema": "Extract", "target-table": "Extract"}
 SOURCE = {"source-schema": "Extract", "source-table": "Extract"}
@@ -39,13 +39,13 @@ DATA = "sites/*/datasources/*/data"
 VIEWER = UserSeed(name="vera", password="vera-secret", site_role="Viewer")
 
 
-# Opens a session on the sandbox for a `with`: as its administrator, unless credentials are given.
+# Opens a session on the sandbox, by default as its administrator.
 SignIn = Callable[..., AbstractContextManager[TableauSite]]
 
 
 @pytest.fixture(scope="session")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
-    """One server for all tests of this folder: each uses names of its own."""
+    """One server for all tests of this folder. Each test uses names of its own."""
     folder = tmp_path_factory.mktemp("sandbox")
     with running_sandbox(folder, users=(VIEWER,), sites=("second",)) as sandbox:
         yield sandbox
@@ -66,20 +66,20 @@ def sign_in(sandbox: Sandbox) -> SignIn:
 
 @pytest.fixture(scope="session")
 def tableau(sign_in: SignIn) -> Generator[TableauSite, None, None]:
-    """A session of the administrator; passwords may have several at a time."""
+    """A session of the administrator. A password allows several sessions at a time."""
     with sign_in() as tableau:
         yield tableau
 
 
 @pytest.fixture
 def name() -> str:
-    """A name that nothing has yet."""
+    """A name that no data source has yet."""
     return f"Sales {uuid4().hex[:8]}"
 
 
 @pytest.fixture(scope="session")
 def default(tableau: TableauSite) -> str:
-    """The id of the project that every site has."""
+    """The id of the project "Default", which every site has."""
     return tableau.project("Default", create=False)
 
 
@@ -125,21 +125,21 @@ class Shop:
     small: Path
 
     def update(self, batch: str = CLEAR, **more: Any) -> str:
-        """Send an update; the id of its job."""
+        """Send an update; return the id of its job."""
         usual = {"upload": None, "request_id": fresh()}
         job = self.site.update(self.sales.luid, batch=batch, **usual | more)
         assert job
         return job
 
     def publish(self, file: Path) -> RemoteDatasource:
-        """Replace the data source by a file; what it is then."""
+        """Replace the data source by a file; return the data source as it is afterwards."""
         sales = self.sales
         return published(
             self.site, file, name=sales.name, project_id=sales.project_id, mode=PublishMode.REPLACE
         )
 
     def found(self) -> RemoteDatasource:
-        """What the server tells of the data source."""
+        """The data source as the server describes it now."""
         found = self.site.find_by_luid(self.sales.luid)
         assert found
         return found
@@ -176,14 +176,14 @@ def send(
     project_id: str,
     mode: PublishMode = PublishMode.CREATE,
 ) -> str:
-    """Upload and publish a file; the id of the job."""
+    """Upload and publish a file; return the id of the job."""
     return site.publish(site.upload(file), name=name, project_id=project_id, mode=mode)
 
 
 def published(
     site: TableauSite, file: Path, *, name: str, project_id: str, **options: Any
 ) -> RemoteDatasource:
-    """The data source, once the file is published."""
+    """Publish a file and wait for the job; return the data source."""
     job = send(site, file, name=name, project_id=project_id, **options)
     assert finished(site, job) == (Outcome.DONE, "")
     found = site.find_by_name(name, project_id=project_id)
@@ -192,7 +192,7 @@ def published(
 
 
 def finished(site: TableauSite, job_id: str) -> tuple[Outcome | None, str]:
-    """How a job ended."""
+    """Wait for a job; return its outcome and its notes."""
     for _ in range(500):
         status = site.job(job_id)
         assert status is not None
@@ -204,7 +204,7 @@ def finished(site: TableauSite, job_id: str) -> tuple[Outcome | None, str]:
 
 @contextmanager
 def hooked(site: TableauSite, hook: Callable[..., None]) -> Generator[None]:
-    """Sees answers before the client does, and may change them."""
+    """Let a hook see each answer before the client does. The hook may change the answer."""
     hooks = site.tsc.session.hooks["response"]
     hooks.append(hook)
     try:
@@ -214,7 +214,7 @@ def hooked(site: TableauSite, hook: Callable[..., None]) -> Generator[None]:
 
 
 def forbid(response: requests.Response, code: bytes) -> None:
-    """Make an answer an error, as a server words it that forbids something."""
+    """Turn an answer into the error by which a server forbids a call."""
     response.status_code = 403
     error = b'<error code="%s"><summary>Forbidden</summary><detail>no</detail></error>' % code
     response._content = b'<tsResponse xmlns="http://tableau.com/api">%s</tsResponse>' % error

@@ -1,4 +1,4 @@
-"""A server between the pipeline and the sandbox, which answers one call of its own."""
+"""A server between the pipeline and the sandbox, which answers chosen calls itself."""
 
 import gzip
 import html
@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests
 
-# Writes an answer to the call, and closes the connection.
+# A function that writes the answer to a call.
 Answer = Callable[["Call"], None]
 
 _MEGABYTE = 2**20
@@ -28,10 +28,12 @@ _HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"
 
 
 class Call(BaseHTTPRequestHandler):
-    """One call, which is handed on to the server behind unless it is the one to be answered."""
+    """One call. If an answer is armed for the call, this server sends it; else it passes the call
+    on.
+    """
 
     protocol_version = "HTTP/1.1"
-    # Answers are small and in two parts, of which the second would wait for the first.
+    # Answers are small and have two parts. Nagle's algorithm would delay the second part.
     disable_nagle_algorithm = True
     server: "Front"
 
@@ -55,7 +57,7 @@ class Call(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
-        # The client would send its next call on a connection that is about to end.
+        # Otherwise, the client would send its next call on a connection that is about to end.
         self.send_header("Connection", "close")
         self.end_headers()
 
@@ -67,7 +69,7 @@ class Call(BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def handed_on(self) -> requests.Response:
-        """What the server behind answers."""
+        """Pass the call on to the server behind; return the answer of that server."""
         kept = {k: v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
         return requests.request(
             self.command, self.server.behind + self.path, headers=kept, data=self.body, timeout=60,
@@ -75,7 +77,7 @@ class Call(BaseHTTPRequestHandler):
         )  # fmt: skip
 
     def pass_back(self, answer: requests.Response, *, share: float = 1) -> None:
-        """Send an answer, or this share of its body."""
+        """Send an answer to the client, with only a share of its body."""
         self.send_response_only(answer.status_code)
         for name, value in answer.headers.items():
             if name.lower() not in _HOP_BY_HOP | {"content-encoding"}:
@@ -116,7 +118,7 @@ class Front(ThreadingHTTPServer):
 
 @contextmanager
 def front_of(url: str, *, tls: ssl.SSLContext | None = None) -> Generator[Front]:
-    """Run such a server in front of another one."""
+    """Run a `Front` in front of another server."""
     with Front(url, tls) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
@@ -125,7 +127,7 @@ def front_of(url: str, *, tls: ssl.SSLContext | None = None) -> Generator[Front]
 
 @contextmanager
 def listener() -> Generator[tuple[str, list[bytes]]]:
-    """Another host: its URL, and all that it is sent."""
+    """Run another host; yield its URL, and a list of everything that the host receives."""
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -144,7 +146,7 @@ def listener() -> Generator[tuple[str, list[bytes]]]:
 
 
 def redirect(status: int, to: str) -> Answer:
-    """Sends every call on to another host."""
+    """An answer that redirects each call to another host."""
     return lambda call: call.whole(status, b"", Location=f"{to}{call.path}")
 
 
@@ -154,27 +156,27 @@ def page(call: Call) -> None:
 
 
 def empty(call: Call) -> None:
-    """An answer without what was asked for."""
+    """A valid answer without content."""
     call.whole(200, EMPTY, Content_Type="application/xml")
 
 
 def no_xml(call: Call) -> None:
-    """Something else, in a character set that does not exist."""
+    """JSON in a character set that does not exist."""
     call.whole(200, b'{"token": "0ther"}', Content_Type="application/json; charset=klingon")
 
 
 def entities(call: Call) -> None:
-    """Entities that grow."""
+    """XML entities that expand to a much longer text."""
     call.whole(200, ENTITIES, Content_Type="application/xml")
 
 
 def refused_with_entities(call: Call) -> None:
-    """The same, as an error."""
+    """XML entities that expand to a much longer text, with the status of an error."""
     call.whole(400, ENTITIES, Content_Type="application/xml")
 
 
 def endless_list(call: Call) -> None:
-    """Pages without items, of which there are always more."""
+    """A page without items, whose list seems to have many more pages."""
     pages = EMPTY.replace(
         b"/>", b'><pagination pageNumber="1" pageSize="1" totalAvailable="99999999"/></tsResponse>'
     )
@@ -182,17 +184,17 @@ def endless_list(call: Call) -> None:
 
 
 def other_clock(call: Call) -> None:
-    """A date that no calendar has."""
+    """A date that lies after the last year of Python's calendar."""
     call.whole(200, EMPTY, Date="Fri, 31 Dec 9999 23:59:59 -2300")
 
 
 def nothing(call: Call) -> None:
-    """A status that says that all is well, and nothing else."""
+    """An empty answer with the status of a success."""
     call.whole(200, b"", Date="tomorrow")
 
 
 def echo(secrets: list[str]) -> Answer:
-    """An error that quotes whatever it was sent, at length."""
+    """A long error that quotes the client's secrets."""
 
     def refusal(call: Call) -> None:
         said = html.escape(" ".join(secrets)) + "x" * _MEGABYTE
@@ -204,7 +206,7 @@ def echo(secrets: list[str]) -> Answer:
 
 
 def echo_page(secrets: list[str]) -> Answer:
-    """A page that quotes whatever it was sent."""
+    """A page that quotes the client's secrets."""
     return lambda call: call.whole(200, " ".join(secrets).encode(), Content_Type="text/plain")
 
 
@@ -220,14 +222,14 @@ def endless(call: Call) -> None:
 
 
 def endless_chunks(call: Call) -> None:
-    """The same, in chunks."""
+    """An answer in chunks that does not end."""
     call.begin(200, Transfer_Encoding="chunked", Content_Disposition='filename="a.tdsx"')
     chunk = b"100000\r\n" + b" " * _MEGABYTE + b"\r\n"
     _send(call, (chunk for _ in range(2000)))
 
 
 def busy(call: Call) -> None:
-    """The same, from a server that asks to come back later."""
+    """An answer that does not end, from a server that asks the client to try again."""
     call.begin(503, Retry_After="0")
     _send(call, (b" " * _MEGABYTE for _ in range(2000)))
 

@@ -1,4 +1,4 @@
-"""Calls that are tried again, the server's clock, its jobs, and the times of its schedules."""
+"""Repeated calls; the server's clock, the server's jobs, and the times of its schedules."""
 
 import logging
 import re
@@ -44,7 +44,7 @@ ONE = {"method": "GET", "path": "sites/*/datasources/*"}
 
 @pytest.fixture
 def heard(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """The log of the refresh; urllib3 has one of its own."""
+    """The messages in the log of the refresh, without the messages of urllib3."""
     caplog.set_level(logging.INFO, LOG.name)
     return lambda: [record.getMessage() for record in caplog.records if record.name == LOG.name]
 
@@ -53,7 +53,7 @@ def heard(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("status", [429, 503])
 def test_call_that_the_server_puts_off(shop: Shop, heard: Callable[[], list[str]], status: int):
-    # Prevents: a busy minute of the server fails a refresh that it asked to come back later.
+    # Prevents: a refresh fails although a busy server has only asked it to come back later.
     began = monotonic()
     with shop.sandbox.armed(Refuse(**UPDATE, status=status, retry_after=1)) as fault:
         job = shop.update()
@@ -79,7 +79,7 @@ def test_call_that_the_server_puts_off(shop: Shop, heard: Callable[[], list[str]
 def test_every_call_can_be_put_off(
     shop: Shop, method: str, path: str, call: Callable[[Shop], object]
 ):
-    # Prevents: some calls honour what the server asks for, and others fail.
+    # Prevents: some kinds of calls fail when a busy server asks for a wait.
     refuse = Refuse(method=method, path=f"sites/*/{path}", status=429)
     with shop.sandbox.armed(refuse) as fault:
         call(shop)
@@ -99,14 +99,13 @@ def test_patience_ends(shop: Shop, retry_after: int | None, calls: int):
 def test_one_request_that_must_wait_holds_all_others_up(
     shop: Shop, sign_in: SignIn, heard: Callable[[], list[str]]
 ):
-    # Prevents: forty refreshes of one process that each spend a limit of calls that is spent; or
-    # that seem to hang while they wait.
+    # Prevents: other sessions of the process keep calling a busy server, or wait silently.
     with sign_in() as second, ThreadPoolExecutor(1) as threads:
         with shop.sandbox.armed(Refuse(**ONE, status=429, retry_after=2)) as busy:
             first = threads.submit(shop.found)
             while not busy.fired:
                 sleep(0.01)
-            # Until the answer has arrived.
+            # Wait until the answer has arrived.
             sleep(0.2)
         began = monotonic()
         second.find_by_luid(shop.sales.luid)
@@ -126,7 +125,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("fault", BROKEN, ids=str)
 def test_reading_is_tried_again(shop: Shop, fault: CallFault, heard: Callable[[], list[str]]):
-    # Prevents: one connection that breaks off fails a refresh that only wanted to look.
+    # Prevents: one broken connection fails a refresh during a call that only reads.
     with shop.sandbox.armed(fault) as armed_fault:
         assert shop.found() == shop.sales
     assert (armed_fault.seen, armed_fault.fired) == (4, 3)
@@ -146,7 +145,7 @@ def test_reading_is_tried_again(shop: Shop, fault: CallFault, heard: Callable[[]
     ids=str,
 )
 def test_update_is_sent_again_with_its_request_id(shop: Shop, fault: CallFault):
-    # Prevents: one connection that breaks off fails a refresh, or its rows are inserted twice.
+    # Prevents: one broken connection fails a refresh, or makes an update insert rows twice.
     upload = shop.site.upload(shop.small)
     with shop.sandbox.armed(fault) as armed_fault:
         job = shop.update(INSERT, upload=upload)
@@ -156,14 +155,14 @@ def test_update_is_sent_again_with_its_request_id(shop: Shop, fault: CallFault):
 
 
 def test_absence_is_found_at_a_second_try(shop: Shop):
-    """Prevents: one lost answer makes an error of a data source that does not exist."""
+    """Prevents: one lost answer turns the look-up of a missing data source into an error."""
     with shop.sandbox.armed(Drop(**ONE, when="before")) as drop:
         assert shop.site.find_by_luid(str(uuid4())) is None
     assert (drop.seen, drop.fired) == (2, 1)
 
 
 def test_update_that_a_gateway_lost_is_not_refused(shop: Shop):
-    """Prevents: an update that may have arrived counts as refused, as a gateway lost its answer."""
+    """Prevents: an update that may have arrived counts as refused because its answer was lost."""
     told = "did not answer, and answered 404 when asked again"
     with (
         shop.sandbox.armed(Refuse(**UPDATE, status=504)) as fault,
@@ -179,7 +178,7 @@ def test_update_that_a_gateway_lost_is_not_refused(shop: Shop):
     ids=str,
 )
 def test_update_that_may_have_arrived(shop: Shop, fault: CallFault, calls: int):
-    # Prevents: an update whose answers are all lost passes for one that was refused.
+    # Prevents: an update whose answers are all lost passes for a refused update.
     with shop.sandbox.armed(fault) as armed_fault, pytest.raises(UnreachableError):
         shop.update()
     assert armed_fault.seen == calls
@@ -200,7 +199,7 @@ POST = {"method": "POST", "path": "sites/*/datasources"}
     ids=str,
 )
 def test_publish_is_never_sent_twice(shop: Shop, fault: CallFault):
-    """Prevents: a publish that is repeated overwrites what somebody sent in between."""
+    """Prevents: a repeated publish overwrites what another user has published in between."""
     where = {"name": shop.sales.name, "project_id": shop.sales.project_id}
     with shop.sandbox.armed(fault) as armed_fault, pytest.raises(UnreachableError):
         send(shop.site, shop.small, **where, mode=PublishMode.REPLACE)
@@ -209,7 +208,7 @@ def test_publish_is_never_sent_twice(shop: Shop, fault: CallFault):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_block_is_not_sent_again(shop: Shop, when: Literal["before", "after"]):
-    # Prevents: a block is in the file twice.
+    # Prevents: a block is repeated, and the uploaded file has it twice.
     fault = Drop(method="PUT", path="sites/*/fileUploads/*", when=when)
     with shop.sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError):
         shop.site.upload(shop.small)
@@ -217,7 +216,7 @@ def test_block_is_not_sent_again(shop: Shop, when: Literal["before", "after"]):
 
 
 def test_server_that_hangs(sign_in: SignIn, shop: Shop):
-    # Prevents: a refresh waits for ever for a server that was switched off in mid-sentence.
+    # Prevents: a refresh waits for ever for a server that hangs.
     with sign_in(times=RetryTimes(backoff=0, read=0.3)) as tableau:
         began = monotonic()
         with shop.sandbox.armed(Delay(**ONE, seconds=3)) as slow:
@@ -227,7 +226,7 @@ def test_server_that_hangs(sign_in: SignIn, shop: Shop):
 
 
 def test_upload_over_a_slow_line(monkeypatch: pytest.MonkeyPatch):
-    # Prevents: a block breaks off that takes longer to send than a connection takes to open.
+    # Prevents: the time limit for opening a connection ends the slow upload of a block.
     monkeypatch.setattr(deadlines, "_CONNECT_SECONDS", 0.1)
     parse, block = hostile.Call.parse_request, bytes(16 * 2**20)
 
@@ -259,7 +258,7 @@ def is_new_year(now: datetime | None) -> bool:
 
 
 def test_time_of_the_server(sign_in: SignIn):
-    # Prevents: what happened on a server whose clock is wrong is ordered by ours.
+    # Prevents: the pipeline uses its own clock for events on a server whose clock differs.
     def dated(response: requests.Response, **_: object) -> None:
         response.headers["Date"] = AT_NEW_YEAR
 
@@ -273,7 +272,7 @@ def test_time_of_the_server(sign_in: SignIn):
 
 
 def test_server_without_a_clock(sign_in: SignIn):
-    # Prevents: the time of this host passes for that of the server.
+    # Prevents: the time of this host passes for the time of the server.
     def undated(response: requests.Response, **_: object) -> None:
         response.headers.pop("Date")
 
@@ -286,7 +285,7 @@ def test_server_without_a_clock(sign_in: SignIn):
 
 @pytest.mark.parametrize("date", [None, "", "yesterday", "Wed, 99 Jan 2031 00:00:00 GMT"])
 def test_answer_that_tells_no_time(date: str | None):
-    # Prevents: one odd answer on the way fails the refresh, or makes it forget the time.
+    # Prevents: one answer without a valid time fails the refresh, or erases the known time.
     clock = ServerClock()
     clock.hear(answer(date))
     assert clock.now() is None
@@ -299,7 +298,7 @@ def test_answer_that_tells_no_time(date: str | None):
     "date", ["Wed, 01 Jan 2031 00:00:00 -0000", "Wed, 01 Jan 2031 01:00:00 +0100"]
 )
 def test_other_ways_to_write_it(date: str):
-    # Prevents: times with and without a zone meet, which cannot be compared.
+    # Prevents: the clock returns a time without a zone, which Python cannot compare.
     clock = ServerClock()
     clock.hear(answer(date))
     assert is_new_year(clock.now())
@@ -310,7 +309,7 @@ NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 
 def test_job_tells_when(shop: Shop):
-    # Prevents: it is not known whether a job ended before or after a change on the server.
+    # Prevents: the pipeline cannot tell whether a job ended before or after a change.
     before = datetime.now(UTC) - timedelta(seconds=1)
     job = shop.update()
     finished(shop.site, job)
@@ -320,13 +319,13 @@ def test_job_tells_when(shop: Shop):
     assert status.started_at
     assert status.completed_at
     assert before <= status.created_at <= status.started_at <= status.completed_at
-    # The change has a stamp of its own, a second after that of the publish at the latest, and the
-    # job does not end before it.
+    # The stamp of the change is later than the stamp of the publish, by at most a second. The job
+    # does not end before that stamp.
     assert status.completed_at <= datetime.now(UTC) + timedelta(seconds=1)
 
 
 def test_job_that_the_server_hides(shop: Shop):
-    # Prevents: a job of the user before stops all refreshes, since ours may not see it.
+    # Prevents: a former user's job stops all refreshes because the new user may not see it.
     job = shop.update()
     with hooked(shop.site, lambda response, **_: forbid(response, b"403004")):
         assert shop.site.job(job) is NoJob.HIDDEN
@@ -335,7 +334,7 @@ def test_job_that_the_server_hides(shop: Shop):
 def test_jobs_of_a_name(
     tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path, tmp_path: Path
 ):
-    # Prevents: a job that may still change the data source is overlooked, or another one counted.
+    # Prevents: a job that may change the data source is overlooked, or a foreign job counts.
     awkward = f"R&D, {name}"
     broken = tmp_path / "broken.hyper"
     broken.write_bytes(b"no database")
@@ -361,7 +360,7 @@ def test_jobs_of_a_name(
 
 
 def test_user_who_may_not_list_jobs(sign_in: SignIn):
-    # Prevents: not to be allowed to look passes for "there are none", or fails the refresh.
+    # Prevents: a refusal to list jobs passes for an empty list of jobs, or fails the refresh.
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer:
         assert viewer.jobs(name="Sales", since=LONG_AGO) is None
 
@@ -376,12 +375,12 @@ def test_credentials_that_do_not_allow_it(shop: Shop):
 
 
 def test_unknown_job_is_not_cancelled(tableau: TableauSite):
-    # Prevents: a job that the server forgot, whatever it did, passes for one without effect.
+    # Prevents: a job that the server has forgotten passes for a job without effect.
     assert not tableau.cancel(NOWHERE)
 
 
 def test_job_of_somebody_else_is_not_cancelled(shop: Shop, sign_in: SignIn):
-    # Prevents: a job passes for cancelled that waits for its turn.
+    # Prevents: a job that still waits for its turn passes for cancelled.
     viewer = Password(VIEWER.name, VIEWER.password)
     with shop.sandbox.armed(HoldJobs()), sign_in(viewer) as other:
         job = shop.update()
@@ -405,5 +404,5 @@ def test_job_of_somebody_else_is_not_cancelled(shop: Shop, sign_in: SignIn):
     ],
 )
 def test_cron(start: time, end: time | None, intervals: list[tuple[str, str]], cron: str | None):
-    """Prevents: a data source that is refreshed at other times than before its adoption."""
+    """Prevents: an adopted data source is refreshed at other times than before."""
     assert cron_of(start, end, intervals)[0] == cron

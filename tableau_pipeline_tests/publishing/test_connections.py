@@ -1,4 +1,4 @@
-"""Certificates and proxies that are in the way: each cause has a message of its own."""
+"""Faults of certificates and of proxies: each fault has a message of its own."""
 
 import ssl
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ def authority() -> trustme.CA:
 
 
 def failure(sign_in: SignIn, url: str, bundle: Path | None = None) -> str:
-    """The message of a sign-in there."""
+    """The message of a sign-in that fails at a URL."""
     session = sign_in(Password("ann", "hush"), url=url, ca_bundle=bundle)
     with pytest.raises(RefreshError) as caught, session:
         pass
@@ -36,7 +36,7 @@ def failure(sign_in: SignIn, url: str, bundle: Path | None = None) -> str:
 def presenting(
     authority: trustme.CA, *, host: str = HOST, since: timedelta = -DAY, until: timedelta = DAY
 ) -> ssl.SSLContext:
-    """What a server presents."""
+    """The TLS context of a server that presents a certificate of the authority."""
     now = datetime.now(UTC)
     issued = authority.issue_cert(host, not_before=now + since, not_after=now + until)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -59,7 +59,7 @@ def test_certificate_that_is_not_valid(
     caplog: pytest.LogCaptureFixture,
     problem: str,
 ):
-    """Prevents: somebody sends for the certificate of an authority that is trusted already."""
+    """Prevents: an error names the wrong fault of a certificate, so its remedy does not help."""
     trusted = tmp_path / "trusted.pem"
     authority.cert_pem.write_to_path(trusted)
     settings: Mapping[str, object] = CERTIFICATES[problem]
@@ -82,7 +82,7 @@ def test_certificate_of_an_unknown_authority(
 
 
 def test_server_without_tls(sign_in: SignIn):
-    """Prevents: somebody looks for certificates where http:// is what is missing."""
+    """Prevents: an error blames a certificate although the server does not encrypt at all."""
     with hostile.front_of("") as server:
         url = server.url.replace("http", "https")
         said = failure(sign_in, url)
@@ -110,7 +110,7 @@ def test_certificates_that_cannot_be_read(
     problem: str,
     variable: str,
 ):
-    """Prevents: the server is blamed for a file of this host; a bare OSError."""
+    """Prevents: an error blames the server for an unreadable file of this host."""
     content, bundle = BUNDLES[problem], tmp_path / "trusted.crt"
     if content is not None:
         pem = authority.cert_pem.bytes().decode()
@@ -128,7 +128,7 @@ def test_certificates_that_cannot_be_read(
 
 
 def test_certificates_that_nothing_needs(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a server without TLS is out of reach because of a variable of other programs."""
+    """Prevents: a variable of other programs makes a server without TLS unreachable."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere.pem")
     with sign_in() as site:
         assert site.find_project("Default")
@@ -148,8 +148,7 @@ PROXIES = {
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("proxy", PROXIES)
 def test_proxy(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch, scheme: str, proxy: str):
-    """Prevents: somebody looks at a Tableau Server where a proxy is in the way; its password in a
-    log."""
+    """Prevents: an error blames the server for a proxy's fault, or shows the proxy's password."""
 
     def asks(call: hostile.Call) -> None:
         call.whole(407, b"<html/>", Proxy_Authenticate="Basic")
@@ -168,7 +167,7 @@ def test_proxy(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch, scheme: str, pr
         said = failure(sign_in, f"{scheme}://tableau.example")
     assert "hush" not in said
     if scheme == "http" and "refuses" in proxy:
-        # Nothing tells it from an answer of the server.
+        # With http, this refusal looks like an answer of the server.
         assert "no proxy in between" in said
         return
     shown = named.replace("ann:hush@", "")
@@ -177,7 +176,7 @@ def test_proxy(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch, scheme: str, pr
 
 
 def test_socks(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a proxy that takes a package, and that no message names."""
+    """Prevents: the error about a SOCKS proxy does not name the missing Python package."""
     monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
     for url in ("https://tableau.example", "HTTPS://tableau.example"):
         assert 'pip install "requests[socks]"' in failure(sign_in, url)
@@ -185,14 +184,14 @@ def test_socks(sign_in: SignIn, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("quoted", [str, escape, partial(quote, safe="")])
 def test_a_secret_in_another_form(quoted: Callable[[str], str]):
-    """Prevents: a secret in a log, since a page of a proxy quotes it in a form of its own."""
+    """Prevents: a log shows a secret because a proxy's page quotes it in another encoding."""
     wire = Wire("https://tableau.example.com")
     wire.learn("a&b/c")
     assert wire.hide(f"no {quoted('a&b/c')} here") == "no *** here"
 
 
 def test_a_secret_that_begins_with_another():
-    """Prevents: the end of a secret in a log, since its beginning is a secret, too."""
+    """Prevents: a log shows the end of a secret because its beginning is a secret, too."""
     wire = Wire("https://tableau.example.com")
     for secret in ("abc", "abcdef", "ab"):
         wire.learn(secret)
@@ -209,5 +208,5 @@ def test_a_secret_that_begins_with_another():
     ],
 )
 def test_what_came_instead_of_an_answer(body: bytes, shown: str):
-    """Prevents: an error that shows nothing of the page that answered, or all of it."""
+    """Prevents: an error shows nothing of a foreign page, or the whole page."""
     assert Wire("https://tableau.example.com").excerpt(body) == shown

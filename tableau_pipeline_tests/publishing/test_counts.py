@@ -1,4 +1,4 @@
-"""The server counts published rows: exactly, or it is said why not."""
+"""The server counts published rows exactly, or an error says why it cannot."""
 
 from dataclasses import dataclass, replace
 from datetime import date
@@ -41,7 +41,7 @@ ALL = {"orders": 4, "customers": 2}
 def published_tables(
     site: TableauSite, folder: Path, tables: dict[str, pa.Table], *edges: Relationship
 ) -> RemoteDatasource:
-    """A data source of these tables."""
+    """Publish a data source that consists of the tables."""
     sources = []
     for name, rows in tables.items():
         file = folder / f"{uuid4().hex}.parquet"
@@ -57,7 +57,8 @@ def published_tables(
 
 @dataclass(frozen=True)
 class Counted:
-    """A session, its server, and data sources with both tables, with orders, with no rows."""
+    """A session, its server, and the LUIDs of data sources with both tables, with one, and empty.
+    """
 
     site: TableauSite
     sandbox: Sandbox
@@ -66,7 +67,7 @@ class Counted:
     empty: str
 
     def orders(self) -> int:
-        """The rows that are counted of the table that stands alone."""
+        """The number of rows that the server counts in the data source of one table."""
         return self.site.count(self.single, {"Extract": None})["Extract"]
 
 
@@ -83,18 +84,18 @@ def counted(
 
 
 def tables(*keys: str | None) -> dict[str, str | None]:
-    """Orders and customers, with the columns that are known to have no NULL."""
+    """Orders and customers. Each key is a column that is known to have no NULL."""
     return dict(zip(ALL, keys, strict=True))
 
 
 def test_tables_are_counted(counted: Counted):
-    """Prevents: rows of one table that are counted by the rows of another."""
+    """Prevents: a relationship to another table changes the number of rows of a table."""
     assert counted.site.count(counted.star, tables(None, None)) == ALL
     assert counted.site.count(counted.star, tables("id", None)) == ALL
 
 
 def test_connections_are_used_again_and_closed(counted: Counted, sign_in: SignIn):
-    """Prevents: a handshake for each question, and connections that stay until the process ends."""
+    """Prevents: each question opens a connection, or connections outlive their session."""
     port = urlsplit(counted.sandbox.url).port
 
     def connections() -> int:
@@ -111,7 +112,7 @@ def test_connections_are_used_again_and_closed(counted: Counted, sign_in: SignIn
 
 @pytest.mark.parametrize("schema", ["20251", "20252", "20253"])
 def test_older_services_count_keys(counted: Counted, schema: str):
-    """Prevents: a server that could count, and is not asked in the words that it knows."""
+    """Prevents: an older service cannot count because the query uses unknown words."""
     with counted.sandbox.quirks(vds_schema=schema):
         assert counted.site.count(counted.star, tables("id", "id")) == ALL
         with pytest.raises(RefreshError, match="customers cannot be counted"):
@@ -120,7 +121,7 @@ def test_older_services_count_keys(counted: Counted, schema: str):
 
 @pytest.mark.parametrize("schema", ["20251", "20253", "20261"])
 def test_a_table_alone_needs_no_key(counted: Counted, schema: str):
-    """Prevents: a column with NULL that passes for the number of rows."""
+    """Prevents: a NULL in a column makes the number of rows too small."""
     with counted.sandbox.quirks(vds_schema=schema):
         assert counted.orders() == 4
 
@@ -128,7 +129,7 @@ def test_a_table_alone_needs_no_key(counted: Counted, schema: str):
 @pytest.mark.parametrize("answer", ["no-row", "zero", "error"])
 @pytest.mark.parametrize("schema", ["20251", "20262"])
 def test_no_rows_are_none(counted: Counted, answer: str, schema: str):
-    """Prevents: an empty table that looks like one that cannot be counted."""
+    """Prevents: an empty table passes for a table whose rows cannot be counted."""
     with counted.sandbox.quirks(vds_empty=answer, vds_schema=schema):
         assert counted.site.count(counted.empty, {"Extract": None}) == {"Extract": 0}
         assert counted.site.count(counted.empty, {"Extract": "id"}) == {"Extract": 0}
@@ -136,7 +137,7 @@ def test_no_rows_are_none(counted: Counted, answer: str, schema: str):
 
 @pytest.mark.parametrize("schema", ["20251", "20262"])
 def test_a_second_question(counted: Counted, schema: str):
-    """Prevents: a server that refuses to be asked again, for an option that it does not know."""
+    """Prevents: a server refuses a fresh count because it does not know the option for it."""
     with counted.sandbox.quirks(vds_schema=schema):
         assert counted.site.count(counted.star, tables("id", "id"), fresh=True) == ALL
 
@@ -150,14 +151,13 @@ def test_a_second_question(counted: Counted, schema: str):
     ids=["absent", "forbidden"],
 )
 def test_a_server_without_the_service(counted: Counted, quirk: dict[str, Any], said: str):
-    """Prevents: a refresh that ends because its server is of last year, or an administrator who
-    cannot guess which capability is missing."""
+    """Prevents: the error about a missing service or capability does not say what is missing."""
     with counted.sandbox.quirks(**quirk), pytest.raises(RefreshError, match=said):
         counted.orders()
 
 
 def test_a_table_that_is_not_there(counted: Counted):
-    """Prevents: a count of whatever the data source has instead."""
+    """Prevents: the pipeline counts another table instead of a missing table."""
     with pytest.raises(RefreshError, match="the server shows no table products"):
         counted.site.count(counted.star, {"products": None})
     with pytest.raises(RefreshError, match="the server shows no table orders"):
@@ -165,7 +165,7 @@ def test_a_table_that_is_not_there(counted: Counted):
 
 
 def answering(site: TableauSite, body: bytes) -> Any:
-    """Around questions whose answer is this one."""
+    """Replace the answers to queries by a body."""
 
     def replaced(response: Any, **_: Any) -> None:
         if response.url.endswith("query-datasource"):
@@ -191,13 +191,13 @@ def answering(site: TableauSite, body: bytes) -> Any:
     ],
 )
 def test_no_answer_is_no_count(counted: Counted, body: bytes, message: str):
-    """Prevents: half an answer, or an error in a success, that passes for a proof."""
+    """Prevents: half an answer, or an error with status 200, passes for a number of rows."""
     with answering(counted.site, body), pytest.raises(RefreshError, match=message):
         counted.orders()
 
 
 def test_a_whole_number_may_have_a_point(counted: Counted):
-    """Prevents: a right count that is taken for a wrong answer."""
+    """Prevents: a right count with a decimal point passes for a wrong answer."""
     with answering(counted.site, b'{"data": [{"tableau_pipeline_count": 4.0}]}'):
         assert counted.orders() == 4
 
@@ -206,7 +206,7 @@ QUERY = {"method": "POST", "path": "vizql-data-service/query-datasource"}
 
 
 def test_a_spent_budget_is_not_asked_again(counted: Counted):
-    """Prevents: a refresh that waits an hour for a count, or spends what others need."""
+    """Prevents: a refresh waits an hour for a count, or keeps asking after the budget is spent."""
     refuse = Refuse(status=429, retry_after=3600, **QUERY, times=None)
     said = pytest.raises(RefreshError, match=r"429000.*the site's budget of queries is spent")
     with counted.sandbox.armed(refuse) as fault, said:
@@ -220,15 +220,15 @@ def test_a_spent_budget_is_not_asked_again(counted: Counted):
     ids=str,
 )
 def test_a_busy_server_is_asked_again(counted: Counted, fault: CallFault):
-    """Prevents: a file that is downloaded because the server was busy for a moment, or because a
-    job outlived what it was signed in with."""
+    """Prevents: a count fails because the server is busy for a moment, or the session has ended."""
     with counted.sandbox.armed(fault) as armed:
         assert counted.orders() == 4
     assert armed.fired == 1
 
 
 def test_a_connected_app_asks_for_the_right_to_count(counted: Counted, sign_in: SignIn):
-    """Prevents: a token that an old server refuses, or one that may not do what is declared."""
+    """Prevents: a connected app may not count rows, or the error does not name the missing scope.
+    """
     app = counted.sandbox.connected_app
     plain = ConnectedApp(counted.sandbox.user, app.client_id, app.secret_id, app.secret_value)
     with sign_in(replace(plain, counts=True)) as site:

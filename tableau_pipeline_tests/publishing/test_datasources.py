@@ -1,4 +1,4 @@
-"""Data sources and projects on the server, and what they say about themselves."""
+"""Data sources and projects on the server, and their properties."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ from tableau_sandbox.faults import Delay, ExpireSessions
 
 
 def test_what_the_server_tells(shop: Shop, other: Path):
-    # Prevents: a change by somebody else goes unseen, or it is not known who made this, and when.
+    # Prevents: a publish changes neither the stamp nor the revision, and so goes unseen.
     sales = shop.sales
     assert sales.created_at <= sales.updated_at
     assert (sales.revision, sales.megabytes) == (1, 1)
@@ -39,7 +39,7 @@ def test_what_the_server_tells(shop: Shop, other: Path):
 
 
 def test_newest_revision_is_on_the_last_page(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    # Prevents: after some refreshes the number stands still, since only a first page is read.
+    # Prevents: the newest revision goes unseen because the pipeline reads only one page.
     monkeypatch.setattr(lookup, "_PAGE_SIZE", 2)
     for _ in range(4):
         shop.publish(shop.small)
@@ -70,15 +70,14 @@ def refused(code: bytes) -> Callable[..., None]:
     ids=["none marked", "none listed", "forbidden", "not kept"],
 )
 def test_unusual_revisions(shop: Shop, hook: Callable[..., None], revision: int | None):
-    # Prevents: a server that lists revisions in any order, marks none or keeps none is misread, or
-    # allows no refresh at all.
+    # Prevents: an unusual or forbidden list of revisions is misread, or stops every refresh.
     shop.publish(shop.small)
     with hooked(shop.site, hook):
         assert shop.found().revision == revision
 
 
 def test_user_who_may_not_see_revisions(sign_in: SignIn, sales: RemoteDatasource):
-    # Prevents: a user who may read a data source, and no more, cannot even find it.
+    # Prevents: a user who may only read a data source cannot find it.
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer:
         found = viewer.find_by_name(sales.name, project_id=sales.project_id)
     assert found is not None
@@ -86,14 +85,14 @@ def test_user_who_may_not_see_revisions(sign_in: SignIn, sales: RemoteDatasource
 
 
 def test_user_who_may_not_create_projects(sign_in: SignIn):
-    """Prevents: rights on a data source asked for, where a project cannot be created."""
+    """Prevents: an error asks for rights on a data source although a project cannot be created."""
     may_not = pytest.raises(RefusedError, match=r"403004.*At the top of the site, only administr")
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, may_not:
         viewer.project("Of my own", create=True)
 
 
 def test_move_leaves_all_else(tableau: TableauSite, sales: RemoteDatasource):
-    # Prevents: a rename takes the description, the owner or the seal of approval away.
+    # Prevents: a move removes the description, the owner or the certification.
     item = tableau.tsc.datasources.get_by_id(sales.luid)
     item.description, item.owner_id = "All of it", tableau.user_id
     item.certified, item.certification_note = True, "By Ann"
@@ -108,14 +107,14 @@ def test_move_leaves_all_else(tableau: TableauSite, sales: RemoteDatasource):
 
 
 def test_rename_alone_certifies_nothing(tableau: TableauSite, sales: RemoteDatasource):
-    # Prevents: a data source is certified by the way.
+    # Prevents: a rename also certifies the data source.
     moved = tableau.move(sales.luid, name=sales.name.upper(), project_id=sales.project_id)
     assert (moved.name, moved.project_id) == (sales.name.upper(), sales.project_id)
     assert tableau.tsc.datasources.get_by_id(sales.luid).certified is False
 
 
 def test_move_onto_another(tableau: TableauSite, sales: RemoteDatasource, small: Path):
-    # Prevents: a name that is taken shows as a number only.
+    # Prevents: the error about a taken name shows only a code.
     other = published(tableau, small, name=f"{sales.name} 2", project_id=sales.project_id)
     with pytest.raises(RefusedError) as caught:
         tableau.move(sales.luid, name=other.name.upper(), project_id=sales.project_id)
@@ -126,7 +125,7 @@ def test_move_onto_another(tableau: TableauSite, sales: RemoteDatasource, small:
 
 
 def test_list_by_tag(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    # Prevents: a data source on a later page, or one of several tags, is overlooked.
+    # Prevents: the search by tag overlooks a later page, or a data source with several tags.
     monkeypatch.setattr(lookup, "_PAGE_SIZE", 1)
     site, sales, others = shop.site, shop.sales, []
     prefix = f"{sales.name}:"
@@ -141,7 +140,7 @@ def test_list_by_tag(shop: Shop, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_groups_and_users_by_name(tableau: TableauSite, sign_in: SignIn, name: str):
-    # Prevents: permissions go to no group, or to another; or no message says what to do instead.
+    # Prevents: a name leads to the wrong group or user, or a refused look-up has no remedy.
     made = str(tableau.tsc.groups.create(TSC.GroupItem(name)).id)
     found = [properties.find_named(tableau, "group", each) for each in (name.upper(), "Nobody")]
     assert found == [made, None]
@@ -155,7 +154,7 @@ def test_groups_and_users_by_name(tableau: TableauSite, sign_in: SignIn, name: s
 
 
 def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
-    # Prevents: a change of one property takes another along, or what is gone in YAML stays.
+    # Prevents: a change of one property changes another property, or a removed value stays.
     vera = str(properties.find_named(tableau, "user", VIEWER.name))
     text = "All <sales> & more"
     for change, expected in (
@@ -172,7 +171,7 @@ def test_change_of_properties(tableau: TableauSite, sales: RemoteDatasource):
 
 
 def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
-    # Prevents: what was allowed stays so although it is to be denied, or other rules go with it.
+    # Prevents: a permission stays allowed although "Deny" is set, or other rules are removed.
     before = properties.permissions(tableau, sales.luid)
     ((everyone, _), *_) = before
     read, query = ((everyone, each) for each in ("Read", "VizqlDataApiAccess"))
@@ -184,7 +183,7 @@ def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
 
 
 def test_session_that_ends_between_two_changes_of_permissions(shop: Shop):
-    """Prevents: permissions stay as they were, as the first of them was removed already."""
+    """Prevents: permissions stay because the session ended after the first one was removed."""
     before = properties.permissions(shop.site, shop.sales.luid)
     assert len(before) > 1
     ends = ExpireSessions(method="DELETE", path="sites/*/datasources/*/permissions/*/*/*/*", nth=2)
@@ -195,7 +194,7 @@ def test_session_that_ends_between_two_changes_of_permissions(shop: Shop):
 
 
 def test_quality_warnings(shop: Shop):
-    # Prevents: a warning stays after the data are fresh, or a person's goes with ours.
+    # Prevents: our warning stays after it was ended, or a person's warning is removed as well.
     site, luid = shop.site, shop.sales.luid
     item = site.tsc.datasources.get_by_id(luid)
     site.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
@@ -225,8 +224,7 @@ def named(tableau: TableauSite, name: str) -> list:
 
 
 def test_what_exists_is_not_created_again(tableau: TableauSite, top: str):
-    """Prevents: every refresh creates a project, or fails because there is one, in other letters
-    perhaps, which Tableau takes for the same."""
+    """Prevents: a refresh creates an existing project again, perhaps in upper or lower case."""
     created = tableau.project(f"{top}/Curated", create=True)
     for path in (f"{top}/Curated", f"{top} / Curated ", f"{top.upper()}/CURATED"):
         assert tableau.project(path, create=False) == created
@@ -245,7 +243,7 @@ def test_same_name_below_two_parents(tableau: TableauSite, top: str):
 
 @pytest.mark.parametrize("name", [*AWKWARD, "a=b;c#d", "日本"])
 def test_awkward_names(tableau: TableauSite, top: str, name: str):
-    """Prevents: a comma or an ampersand in a name breaks the filter that looks for it."""
+    """Prevents: a comma or an ampersand in a name breaks the filter that looks for the name."""
     path = f"{top}/{name}"
     created = tableau.project(path, create=True)
     assert tableau.project(path, create=False) == created

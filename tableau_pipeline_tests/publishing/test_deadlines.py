@@ -1,4 +1,4 @@
-"""Time limits of requests, which use internals of urllib3: an upgrade may break them."""
+"""Time limits of requests. They use internals of urllib3, which an upgrade may break."""
 
 import logging
 import socket
@@ -83,7 +83,7 @@ def test_connections_are_ours():
 
 
 def test_a_whole_answer_has_a_time_limit():
-    """Prevents: a server that keeps a request alive with one byte each tenth of a second."""
+    """Prevents: a server that sends one byte at a time keeps a request alive for ever."""
     with serving() as url, session(url, read=0.5) as opened:
         began = time.monotonic()
         with pytest.raises(BadAnswerError, match=r"took longer than 0\.5 s"):
@@ -102,7 +102,7 @@ def test_a_whole_answer_has_a_time_limit():
     ],
 )
 def test_reading_requests_have_less_time(method: str, path: str, streams: bool, seconds: float):
-    """Prevents: an upload that ends at the time limit of a question; or the reverse."""
+    """Prevents: an upload ends at the shorter limit of a read, or a read gets the longer limit."""
     limit = f"took longer than {seconds:g} s"
     with (
         serving() as url,
@@ -114,7 +114,7 @@ def test_reading_requests_have_less_time(method: str, path: str, streams: bool, 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_server_that_never_answers(method: str):
-    """Prevents: a message of urllib3 about pools and retries for a server that takes too long."""
+    """Prevents: the error about a slow server is urllib3's message about pools and retries."""
     with (
         serving() as url,
         session(url, read=0.1, write=0.1) as opened,
@@ -124,7 +124,7 @@ def test_a_server_that_never_answers(method: str):
 
 
 def test_a_query_that_is_posted_has_less_time():
-    """Prevents: a count of rows that waits as long as an upload may take."""
+    """Prevents: the pipeline waits for a count of rows as long as for an upload."""
     with serving() as url, session(url, read=0.3, write=0.6) as opened:
         rest = opened.get_adapter(url)
         query = WireAdapter(rest.wire, retry=rest.max_retries, is_rest=False)
@@ -134,7 +134,7 @@ def test_a_query_that_is_posted_has_less_time():
 
 
 def test_a_whole_answer_through_a_proxy_has_a_time_limit():
-    """Prevents: a proxy that keeps a request alive with one byte each tenth of a second."""
+    """Prevents: a proxy that sends one byte at a time keeps a request alive for ever."""
     with serving() as proxy, session("http://tableau.test", read=0.5) as opened:
         opened.proxies["http"] = proxy
         with pytest.raises(BadAnswerError, match=r"took longer than 0\.5 s"):
@@ -142,7 +142,7 @@ def test_a_whole_answer_through_a_proxy_has_a_time_limit():
 
 
 def test_a_refused_answer_is_not_read_to_its_end():
-    """Prevents: before another attempt, urllib3 waits for the rest of an answer."""
+    """Prevents: urllib3 waits for the rest of a refused answer before its next attempt."""
     with serving() as url, session(url, read=3) as opened:
         began = time.monotonic()
         answer = opened.get(f"{url}/busy")
@@ -164,7 +164,7 @@ def test_closed_connections():
 
 
 def test_time_to_connect(monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a wait for a host that does not answer, as long as for an upload."""
+    """Prevents: the pipeline waits for an absent host as long as for an upload."""
     monkeypatch.setattr(deadlines, "_CONNECT_SECONDS", 0.2)
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Every call of a refresh, answered by something that is no Tableau Server."""
+"""Every call of a refresh gets answers that no Tableau Server gives."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ from tableau_sandbox.testing import Sandbox
 SECRET = "vera-secret"
 PATIENT = RetryTimes(backoff=0)
 IMPATIENT = RetryTimes(backoff=0, read=1, write=1)
-# The most memory that a hostile answer may take, in bytes: the process has much more already.
+# The most bytes by which a hostile answer may increase the memory of the process.
 MEMORY = 400 * 2**20
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 NO_SUCH = "00000000-0000-0000-0000-000000000000"
@@ -60,7 +60,7 @@ def end_a_warning(given: SimpleNamespace) -> None:
         properties.set_warning(given.site, given.luid, "x", text)
 
 
-# What is called, and the request of it that gets the answer.
+# For each call: the method and the path of the request that gets the answer, and the function.
 ITEM = "sites/[^/]+/datasources/[^/]+"
 WARNINGS = "sites/[^/]+/dataQualityWarnings/datasource/[^/]+"
 CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
@@ -140,14 +140,14 @@ QUICK: list[Any] = [
 ]
 HEAVY: list[Any] = [hostile.bomb, hostile.endless, hostile.endless_chunks, hostile.busy]
 SLOW: list[Any] = [hostile.slow, hostile.slow_headers]
-# What says that all is well, to a call of which nothing more is asked.
+# These answers report success, and these calls need no content.
 NO_ERRORS = {
     *(
         (answer, call)
         for answer in ("nothing", "empty", "endless_list", "other_clock")
         for call in ("untag", "cancel", "take permissions", "warn", "end a warning")
     ),
-    # A job that may not be cancelled is looked at; a user who may not be, goes by the LUID.
+    # A refused cancel leads to a look at the job; a user who is hidden goes by their LUID.
     ("refusal", "cancel"),
     ("refusal", "name of a user"),
 }
@@ -157,7 +157,7 @@ NO_ERRORS = {
 def given(
     sandbox: Sandbox, sign_in: SignIn, small: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[SimpleNamespace]:
-    """A session through the server that answers, and what the calls need."""
+    """A session through a hostile server, and the arguments of the calls."""
     token = PersonalAccessToken(sandbox.token_name, sandbox.token_secret)
     with (
         hostile.front_of(sandbox.url) as front,
@@ -181,7 +181,7 @@ def given(
 
 
 def message_of(given: SimpleNamespace, call: str, answer: Answer) -> str | None:
-    """What a call says when it is answered so; None if it is content."""
+    """The error message of a call that gets the answer, or None if the call succeeds."""
     method, pattern, run = CALLS[call]
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, monotonic()
     with given.front.answering(method, pattern, answer):
@@ -203,7 +203,7 @@ Check = Callable[[SimpleNamespace, str, Answer], str | None]
 
 @pytest.fixture
 def check(caplog: pytest.LogCaptureFixture, capfd: Any) -> Check:
-    """Sees that a call is an error in words, and that no secret is in anything that was written."""
+    """Checks that a call fails with a readable message, and that no output has a secret."""
     caplog.set_level(logging.DEBUG)
 
     def check(given: SimpleNamespace, call: str, answer: Answer) -> str | None:
@@ -232,13 +232,13 @@ def test_answer_of_something_else(given: SimpleNamespace, check: Check, call: st
 @pytest.mark.parametrize("answer", HEAVY, ids=lambda answer: answer.__name__)
 @pytest.mark.parametrize("call", CALLS)
 def test_answer_without_an_end(given: SimpleNamespace, check: Check, call: str, answer: Answer):
-    """Prevents: an answer fills the memory, or the disk."""
+    """Prevents: an endless answer fills the memory or the disk."""
     check(given, call, answer)
 
 
 @pytest.fixture(scope="module")
 def impatient(given: SimpleNamespace, sandbox: Sandbox) -> Generator[SimpleNamespace]:
-    """The same with a session that does not wait for long."""
+    """What `given` has, but with a session that does not wait for long."""
     admin = Password(sandbox.user, sandbox.password)
     with given.sign_in(admin, url=given.front.url, times=IMPATIENT) as site:
         yield SimpleNamespace(
@@ -252,7 +252,7 @@ def impatient(given: SimpleNamespace, sandbox: Sandbox) -> Generator[SimpleNames
 def test_answer_that_takes_for_ever(
     impatient: SimpleNamespace, check: Check, call: str, answer: Answer
 ):
-    """Prevents: one byte a second keeps a refresh and its token for ever."""
+    """Prevents: a server that sends one byte at a time keeps a refresh and its token for ever."""
     assert "the answer took longer than 1 s" in str(check(impatient, call, answer))
 
 
@@ -269,7 +269,7 @@ def test_redirect_to_another_host(given: SimpleNamespace, check: Check, call: st
 @pytest.mark.parametrize("answer", [hostile.echo, hostile.echo_page], ids=lambda it: it.__name__)
 @pytest.mark.parametrize("call", CALLS)
 def test_answer_that_quotes_secrets(given: SimpleNamespace, check: Check, call: str, answer: Any):
-    """Prevents: a server that quotes what it was sent puts the secret into Dagster's events."""
+    """Prevents: an answer that quotes a secret puts the secret into Dagster's events."""
     check(given, call, answer(given.secrets(call)))
 
 
@@ -291,7 +291,7 @@ def unpacked(path: Path, *, limit: int = SIZE) -> int:
 
 @pytest.mark.parametrize("name", ["a.hyper", "Data/Extracts/A.HYPER", "../../a.hyper", "a" * 9999])
 def test_the_only_file_of_its_kind(tmp_path: Path, name: str):
-    """Prevents: a name in a package decides where its file is written."""
+    """Prevents: the name of a packed file decides where the file is written."""
     name = f"{name.removesuffix('.hyper')}.hyper"
     assert unpacked(package(tmp_path / "a.tdsx", name=name)) == SIZE
     assert [file.name for file in tmp_path.iterdir()] == ["a.tdsx"]
@@ -304,7 +304,7 @@ def test_file_that_unpacks_to_more(tmp_path: Path):
 
 
 def test_file_that_lies_about_its_size(tmp_path: Path):
-    """Prevents: the size that a package claims is checked, and more is unpacked."""
+    """Prevents: a package that claims a small size unpacks to a larger file."""
     path, into = package(tmp_path / "a.tdsx"), BytesIO()
     claimed = path.read_bytes().replace(SIZE.to_bytes(4, "little"), (1000).to_bytes(4, "little"))
     path.write_bytes(claimed)
@@ -315,7 +315,7 @@ def test_file_that_lies_about_its_size(tmp_path: Path):
 
 @pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compression(tmp_path: Path, way: int):
-    """Prevents: a piece of a file that unpacks to gigabytes in memory."""
+    """Prevents: one block of a bzip2 or LZMA file unpacks to gigabytes in memory."""
     with pytest.raises(ValueError, match="compressed in another way"):
         unpacked(package(tmp_path / "a.tdsx", way=way))
 
@@ -326,7 +326,7 @@ def cut(length: int) -> Callable[[bytes], bytes]:
 
 def flagged(flags: bytes) -> Callable[[bytes], bytes]:
     def change(content: bytes) -> bytes:
-        # The flags stand after the signature and the version, or the two versions.
+        # The flags follow the signature and one version, or the signature and two versions.
         for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
             start = content.index(signature) + at
             content = content[:start] + flags + content[start + 2 :]
@@ -341,7 +341,7 @@ def flagged(flags: bytes) -> Callable[[bytes], bytes]:
     ids=["empty", "header", "half", "no end", "password", "patch"],
 )
 def test_damaged_package(tmp_path: Path, damage: Callable[[bytes], bytes]):
-    """Prevents: half a package, one with a password, or a patch, ends in an error of a library."""
+    """Prevents: a damaged, encrypted or patched package ends in an error of a library."""
     path = package(tmp_path / "a.tdsx")
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(ValueError, match="the package is damaged"):
@@ -349,7 +349,7 @@ def test_damaged_package(tmp_path: Path, damage: Callable[[bytes], bytes]):
 
 
 def test_several_files(tmp_path: Path):
-    """Prevents: one of several extracts is compared with all rows."""
+    """Prevents: the pipeline takes one of several extracts in a package for all rows."""
     path = package(tmp_path / "a.tdsx")
     with zipfile.ZipFile(path, "a") as opened:
         opened.writestr("b.hyper", b"")

@@ -1,4 +1,4 @@
-"""A `.tds` is read out of a package that is still arriving."""
+"""The pipeline reads a `.tds` out of a package while the package is still arriving."""
 
 import io
 import struct
@@ -18,7 +18,7 @@ ROWS = bytes(range(256)) * 1000
 
 
 class Pipe(io.RawIOBase):
-    """What cannot be sought in, so that sizes follow the members."""
+    """A file without seeking, for which `zipfile` writes the sizes after the members."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -32,7 +32,7 @@ class Pipe(io.RawIOBase):
 
 
 def package(names: list[str], *, method: int, is_piped: bool, large: bool = False) -> bytes:
-    """A package with rows in all members but its `.tds`."""
+    """A package of members. A `.tds` has the document, and every other member has rows."""
     file: Any = Pipe() if is_piped else io.BytesIO()
     with zipfile.ZipFile(file, "w", method) as opened:
         for name in names:
@@ -55,7 +55,7 @@ def pieces(content: bytes, size: int) -> Iterator[bytes]:
     method=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),
 )
 def test_wherever_it_stands(before: int, size: int, *, is_piped: bool, large: bool, method: int):
-    # Prevents: a server that packs in another way than ours ends every refresh.
+    # Prevents: every refresh fails because a server packs its files in another way.
     names = [f"Data/Extracts/{number}.hyper" for number in range(before)]
     content = package([*names, "Sales.TDS".lower()], method=method, is_piped=is_piped, large=large)
     if is_piped and method == zipfile.ZIP_STORED:
@@ -66,7 +66,7 @@ def test_wherever_it_stands(before: int, size: int, *, is_piped: bool, large: bo
 
 
 def test_nothing_is_read_after_it():
-    # Prevents: each refresh of a large data source downloads all of its rows for a few kilobytes.
+    # Prevents: a refresh downloads all rows of a data source to read its small .tds.
     content = package(["a.tds", "b.hyper"], method=zipfile.ZIP_DEFLATED, is_piped=False)
     arriving = pieces(content, 64)
     assert read_tds(arriving, limit=len(TDS)) == TDS
@@ -75,7 +75,7 @@ def test_nothing_is_read_after_it():
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_one_that_is_too_large(method: int):
-    # Prevents: a few bytes of a package fill the memory.
+    # Prevents: a small package unpacks to a .tds that fills the memory.
     content = package(["a.tds"], method=method, is_piped=False)
     with pytest.raises(ValueError, match="more than 100 bytes"):
         read_tds(pieces(content, 64), limit=100)
@@ -85,7 +85,7 @@ def test_one_that_is_too_large(method: int):
 
 @given(data=st.data(), method=st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))
 def test_damage(data: st.DataObject, method: int):
-    # Prevents: a broken download ends in an error of a library, or never.
+    # Prevents: a broken download ends in an error of a library, or the read never ends.
     content = bytearray(package(["b.hyper", "a.tds"], method=method, is_piped=False)[:60000])
     for _ in range(data.draw(st.integers(1, 5))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -94,7 +94,7 @@ def test_damage(data: st.DataObject, method: int):
 
 
 def test_other_compression():
-    # Prevents: bytes of another method are taken for XML.
+    # Prevents: bytes with another compression, or with encryption, pass for XML.
     content = package(["a.tds"], method=zipfile.ZIP_BZIP2, is_piped=False)
     with pytest.raises(ValueError, match="in another way than Tableau"):
         read_tds(pieces(content, 64), limit=10**6)

@@ -37,14 +37,14 @@ OF_REGIONS = Relationship("customers", "regions", (("id", "id"),))
 
 @dataclass(frozen=True)
 class Package:
-    """A file of these tables, and the `.tds` for it."""
+    """A `.hyper` file with its tables, and the `.tds` for the file."""
 
     tables: TypesByTable
     hyper: Path
     tds: bytes
 
     def published(self, site: TableauSite, tds: bytes = b"") -> str:
-        """The LUID of the data source that a server makes of both, or of another `.tds`."""
+        """Publish the file with its own `.tds` or another one; return the data source's LUID."""
         package = self.hyper.with_suffix(".tdsx")
         pack(tds or self.tds, self.hyper, package)
         item = TSC.DatasourceItem(
@@ -68,15 +68,14 @@ def packed(folder: Path, tables: Mapping[str, pa.Table], *edges: Relationship) -
 
 @pytest.fixture(scope="module")
 def star(tmp_path_factory: pytest.TempPathFactory) -> Package:
-    """Orders and their customers."""
+    """A package of orders and their customers."""
     tables = {"orders": ORDERS, "customers": CUSTOMERS}
     return packed(tmp_path_factory.mktemp("star"), tables, OF_CUSTOMERS)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_published_and_read_back(tableau: TableauSite, tmp_path: Path, count: int):
-    """Prevents: a server that takes several tables only in a package is never sent them; or the
-    data source has other columns, rows or relationships than its file."""
+    """Prevents: a published package has other columns, rows or relationships than its file."""
     names = ("orders", "customers", "regions") if count > 1 else ("Extract",)
     data = dict(zip(names[:count], (ORDERS, CUSTOMERS, REGIONS), strict=False))
     edges = (OF_CUSTOMERS, OF_REGIONS)[: count - 1]
@@ -100,7 +99,7 @@ def test_published_and_read_back(tableau: TableauSite, tmp_path: Path, count: in
 
 
 def test_declared_metadata_come_along(tableau: TableauSite, star: Package):
-    """Prevents: captions that need a second publish, or that the server drops."""
+    """Prevents: the server drops the captions in a package."""
     path = ("field", "customers", "id", "caption")
     tds = Tds(star.tds).edited({path: "Customer"}, star.tables)
     held = tableau.metadata(star.published(tableau, tds))
@@ -109,7 +108,8 @@ def test_declared_metadata_come_along(tableau: TableauSite, star: Package):
 
 
 def with_ids(package: Package, form: str) -> bytes:
-    """The `.tds` with other ids of tables: `form` has the place of the name, and its digits."""
+    """The `.tds` with other table ids. `form` is the pattern of an id, for a name and its digits.
+    """
     text, ids = package.tds.decode(), re.compile(r"(\w+) \(Extract\.\w+\)_([0-9A-F]{32})")
     return ids.sub(lambda found: form.format(found[1], found[2], short=found[2][:8]), text).encode()
 
@@ -126,14 +126,14 @@ def with_ids(package: Package, form: str) -> bytes:
     ],
 )
 def test_ids_of_tables(tableau: TableauSite, star: Package, form: str):
-    """Prevents: the tables of a file that Desktop has published cannot be counted."""
+    """Prevents: rows cannot be counted because another product has made the table ids."""
     luid = star.published(tableau, with_ids(star, form))
     for key in (None, "id"):
         assert tableau.count(luid, dict.fromkeys(star.tables, key)) == {"orders": 4, "customers": 2}
 
 
 def model_of(site: TableauSite, *captions: tuple[str, str]) -> Any:
-    """Around questions after the tables, of which this server tells these ids and captions."""
+    """Let the server answer questions about its tables with the ids and captions."""
     tables = [{"logicalTableId": id_, "caption": caption} for id_, caption in captions]
 
     def answered(response: Any, **_: Any) -> None:
@@ -145,8 +145,7 @@ def model_of(site: TableauSite, *captions: tuple[str, str]) -> Any:
 
 
 def test_captions_tell_tables_of_other_ids(tableau: TableauSite, star: Package):
-    """Prevents: an id of an unknown form ends in a download, or in the rows of
-    another table."""
+    """Prevents: a table id of an unknown form makes a count fail, or count another table."""
     luid, asked = star.published(tableau, with_ids(star, "{short}")), dict.fromkeys(star.tables)
     ids = [
         each.get("id", "") for each in etree.fromstring(with_ids(star, "{short}")).iter("object")
@@ -163,7 +162,7 @@ def test_captions_tell_tables_of_other_ids(tableau: TableauSite, star: Package):
 
 
 def test_an_id_beats_an_edited_caption(tableau: TableauSite, star: Package):
-    """Prevents: the rows of one table are counted for another, to which a person gave its name."""
+    """Prevents: a person's caption leads to the number of rows of another table."""
     luid = star.published(tableau)
     one, two = (each.get("id", "") for each in etree.fromstring(star.tds).iter("object"))
     with model_of(tableau, (one, "customers"), (two, "orders")):

@@ -1,4 +1,4 @@
-"""Publishing, updating and what both upload."""
+"""Publishes, updates, and the uploads for both."""
 
 import logging
 from collections.abc import Generator
@@ -36,7 +36,7 @@ REPLACE, OVERWRITE = PublishMode.REPLACE, PublishMode.OVERWRITE
 
 
 def test_create_then_replace_then_overwrite(shop: Shop, other: Path):
-    """Prevents: a mode loses the LUID on which dashboards hang, or leaves the old rows."""
+    """Prevents: a publish changes the LUID that dashboards use, or leaves the old rows."""
     created, where = shop.sales, {"name": shop.sales.name, "project_id": shop.sales.project_id}
     assert (created.owner_id, created.tags) == (shop.site.user_id, frozenset())
     assert shop.found() == created
@@ -50,7 +50,7 @@ def test_create_then_replace_then_overwrite(shop: Shop, other: Path):
 
 
 def test_create_needs_a_free_name(shop: Shop, other: Path):
-    """Prevents: a first publish replaces what somebody put there a moment ago."""
+    """Prevents: a first publish replaces a data source that another user has just published."""
     name = shop.sales.name
     job = send(shop.site, other, name=name, project_id=shop.sales.project_id)
     assert finished(shop.site, job) == (Outcome.FAILED, "")
@@ -63,21 +63,21 @@ def test_create_needs_a_free_name(shop: Shop, other: Path):
 
 
 def test_replace_needs_a_data_source(tableau: TableauSite, default: str, name: str, small: Path):
-    """Prevents: a data source that was deleted meanwhile comes back without being recorded."""
+    """Prevents: a publish brings back a data source that was deleted in the meantime."""
     with pytest.raises(RefusedError, match="404004"):
         send(tableau, small, name=name, project_id=default, mode=REPLACE)
     assert tableau.find_by_name(name, project_id=default) is None
 
 
 def test_viewer_is_told_what_is_missing(sign_in: SignIn, default: str, name: str, small: Path):
-    """Prevents: a missing permission shows as a number only."""
+    """Prevents: the error about a missing permission shows only a code."""
     expected = pytest.raises(RefusedError, match=r"403004.*may not upload.*Creator")
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, expected:
         send(viewer, small, name=name, project_id=default)
 
 
 def test_upload_tells_how_far_it_is(shop: Shop, large: Path, caplog: pytest.LogCaptureFixture):
-    """Prevents: an upload of an hour looks like one that hangs, or its blocks get mixed up."""
+    """Prevents: a long upload seems to hang, or its blocks get mixed up."""
     caplog.set_level(logging.INFO, LOG.name)
     found = shop.publish(large)
     logged = [line for line in caplog.messages if line.startswith("Uploaded")]
@@ -89,7 +89,7 @@ def test_upload_tells_how_far_it_is(shop: Shop, large: Path, caplog: pytest.LogC
 
 
 def test_found_in_its_own_project_only(tableau: TableauSite, default: str, name: str, small: Path):
-    """Prevents: a namesake in another project is taken for ours."""
+    """Prevents: a data source of the same name in another project passes for ours."""
     elsewhere = tableau.project(name, create=True)
     created = published(tableau, small, name=name, project_id=elsewhere)
     assert tableau.find_by_name(name, project_id=default) is None
@@ -101,7 +101,7 @@ def test_found_in_its_own_project_only(tableau: TableauSite, default: str, name:
 def test_found_in_any_case(
     tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path, spelt: str
 ):
-    # Prevents: a name that Tableau takes for the same passes for free, and the publish fails.
+    # Prevents: a taken name in another case passes for free, and the publish fails.
     theirs = spelt.format(name)
     created = published(tableau, small, name=theirs, project_id=default)
     assert tableau.find_by_name(theirs.swapcase(), project_id=default) == created
@@ -111,7 +111,7 @@ def test_found_in_any_case(
 
 
 def test_tags_add_up(shop: Shop):
-    """Prevents: our tags drop those of others, or are split at a colon, slash, space or comma."""
+    """Prevents: our tags remove other users' tags, or the server splits our tags."""
     luid = shop.sales.luid
     shop.site.tag(luid, ["certified"])
     ours = ["tableau-pipeline:sales/eu", "tableau-pipeline-instance:7 f, x", "größer"]
@@ -123,7 +123,7 @@ def test_tags_add_up(shop: Shop):
 
 
 def test_metadata_digest(shop: Shop, other: Path, tmp_path: Path):
-    """Prevents: our own data looks like an analyst's edit, or an edit like our own data."""
+    """Prevents: our own publish passes for an analyst's edit, or an edit goes unseen."""
     site, sales = shop.site, shop.sales
     first = site.metadata(sales.luid)
     assert first.columns == {("Extract", "number")}
@@ -137,7 +137,7 @@ def test_metadata_digest(shop: Shop, other: Path, tmp_path: Path):
 
 @contextmanager
 def shop_on(folder: Path, file: Path, **options) -> Generator[Shop]:
-    """A data source on a server with settings of its own."""
+    """Run a server with its own settings, and publish a data source there."""
     with running_sandbox(folder / "server", **options) as sandbox:
         admin = Password(sandbox.user, sandbox.password)
         with signed_in(sandbox.url, credentials=admin, log=LOG) as site:
@@ -147,7 +147,7 @@ def shop_on(folder: Path, file: Path, **options) -> Generator[Shop]:
 
 
 def test_refusal_of_what_was_sent_again(shop: Shop):
-    # Prevents: an update that was received passes for refused, since its second sending was.
+    # Prevents: a received update passes for refused because the server refused its repeat.
     said = r"answered 401 when asked again.*may have received"
     with (
         shop.sandbox.armed(Drop(method="PATCH", path=DATA, when="after")),
@@ -159,7 +159,7 @@ def test_refusal_of_what_was_sent_again(shop: Shop):
 
 
 def test_update_through_a_connection(shop: Shop):
-    # Prevents: data sources with several connections cannot be updated, or the wrong one is.
+    # Prevents: an update cannot choose a connection, or reaches the wrong connection.
     item = shop.site.tsc.datasources.get_by_id(shop.sales.luid)
     shop.site.tsc.datasources.populate_connections(item)
     with shop.sandbox.armed(Refuse(method="PATCH", path=DATA, status=500)) as by_data_source:
@@ -169,7 +169,7 @@ def test_update_through_a_connection(shop: Shop):
 
 
 def test_unknown_connection(shop: Shop):
-    # Prevents: a misspelt connection shows as a number only.
+    # Prevents: the error about a misspelt connection shows only a code.
     said = f"{shop.sales.luid}.*404020.*does not have this connection"
     with pytest.raises(RefusedError, match=said):
         shop.update(connection="nix")
@@ -186,13 +186,13 @@ def test_unknown_connection(shop: Shop):
     ],
 )
 def test_payload_limit(tmp_path: Path, small: Path, version: str, product: str, limit: int):
-    # Prevents: an old server is sent more than it takes, or a new one a whole file for a few rows.
+    # Prevents: an update is too large for an old server, or a new server gets no large updates.
     with shop_on(tmp_path, small, rest_version=version, product_version=product) as shop:
         assert shop.site.payload_limit == limit
 
 
 def test_payload_above_the_limit(tmp_path: Path, small: Path):
-    # Prevents: no message says which setting of the server to raise, or that there is a way around.
+    # Prevents: the error about a large update names no setting to raise and no way around.
     with shop_on(tmp_path, small, update_limit_mb=0.001) as shop:
         upload = shop.site.upload(small)
         with pytest.raises(RefusedError, match=r"400000.*max_size_in_mb.*full: true"):
@@ -200,7 +200,7 @@ def test_payload_above_the_limit(tmp_path: Path, small: Path):
 
 
 def test_upload_that_the_server_lost(shop: Shop):
-    # Prevents: what another try would fix passes for something that somebody has to decide.
+    # Prevents: a lost upload passes for a refusal although another try would succeed.
     gone = f"{shop.site.upload(shop.small)}-gone"
     with pytest.raises(RefreshError, match=r"404015.*run again") as caught:
         shop.update(INSERT, upload=gone)
@@ -208,7 +208,7 @@ def test_upload_that_the_server_lost(shop: Shop):
 
 
 def test_server_without_updates(tmp_path: Path, small: Path):
-    # Prevents: an old server shows as an error of the client library.
+    # Prevents: a server that is too old ends in an error of the client library.
     with shop_on(tmp_path, small, rest_version="3.11", product_version="2021.1.0") as shop:
         assert shop.site.payload_limit == 0
         with pytest.raises(RefusedError, match=r"too old.*Requires 3\.13"):
@@ -216,14 +216,14 @@ def test_server_without_updates(tmp_path: Path, small: Path):
 
 
 def test_viewer_may_not_update(sign_in: SignIn, sales: RemoteDatasource):
-    # Prevents: a missing permission shows as a number only.
+    # Prevents: the error about a missing permission shows only a code.
     expected = pytest.raises(RefusedError, match=r"403032.*Overwrite")
     with sign_in(Password(VIEWER.name, VIEWER.password)) as viewer, expected:
         viewer.update(sales.luid, batch=CLEAR, upload=None, request_id=fresh())
 
 
 def test_deleted_data_source(shop: Shop):
-    # Prevents: a data source that somebody deleted shows as a failure of the server.
+    # Prevents: the deletion of a data source passes for a failure of the server.
     luid = shop.sales.luid
     shop.site.tsc.datasources.delete(luid)
     with pytest.raises(RefusedError, match=f"Updating data source {luid} failed: 404004"):
@@ -251,13 +251,13 @@ def test_blocks_grow_with_the_file(size: int, megabytes: int):
 
 
 def test_file_that_nobody_takes():
-    # Prevents: an upload of hours that is bound to fail.
+    # Prevents: the pipeline uploads a file for hours although the file is too large.
     with pytest.raises(RefusedError, match=r"66,060\.3 MB.*1000 blocks of 66\.06 MB.*fewer"):
         block_size(63_000 * MEGABYTE + 1)
 
 
 def test_size_that_was_asked_for(monkeypatch: pytest.MonkeyPatch):
-    # Prevents: a proxy that lets little through cannot be lived with.
+    # Prevents: an administrator cannot lower the block size for a proxy with a limit.
     monkeypatch.setenv("TSC_CHUNK_SIZE_MB", "5")
     assert block_size(GIGABYTE) == 5 * MEGABYTE
     with pytest.raises(RefusedError, match=r"TSC_CHUNK_SIZE_MB is .5.: .*11 or more"):
@@ -266,7 +266,7 @@ def test_size_that_was_asked_for(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "16 MB"])
 def test_size_that_is_none(monkeypatch: pytest.MonkeyPatch, value: str):
-    # Prevents: a slip in a setting shows as a ValueError without its name.
+    # Prevents: a wrong setting ends in a ValueError that does not name the setting.
     monkeypatch.setenv("TSC_CHUNK_SIZE_MB", value)
     with pytest.raises(RefusedError, match=f"TSC_CHUNK_SIZE_MB is '{value}'"):
         block_size(1)

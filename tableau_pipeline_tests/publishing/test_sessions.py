@@ -1,4 +1,4 @@
-"""Sessions: one for each token, renewed when they end, and with no more rights than needed."""
+"""Sessions: a token has one at a time, ended sessions are renewed, and rights are minimal."""
 
 import logging
 import os
@@ -45,7 +45,7 @@ URL = "https://tableau.example.com"
 
 @pytest.fixture
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for temporary files of this test, and of the processes that it starts."""
+    """The folder for temporary files of the test and of its child processes."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path
@@ -53,7 +53,7 @@ def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def held(temp: Path) -> Generator[threading.Event]:
-    """The token is held by another thread, until this is set."""
+    """Another thread holds the token until the test sets this event."""
     entered, leave = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -70,7 +70,7 @@ def held(temp: Path) -> Generator[threading.Event]:
 
 
 def test_waiting_is_told_once(held: threading.Event, caplog: pytest.LogCaptureFixture):
-    # Prevents: a refresh that waits for its turn looks like one that hangs.
+    # Prevents: a refresh that waits for its turn seems to hang.
     caplog.set_level(logging.INFO, LOG.name)
     threading.Timer(1.5, held.set).start()
     with only_session(URL, token="token", timeout=10, log=LOG):
@@ -93,7 +93,7 @@ with only_session(sys.argv[1], token="token", timeout=0, log=logging.getLogger()
 @pytest.mark.slow
 @pytest.mark.usefixtures("temp")
 def test_other_processes_wait():
-    # Prevents: a process ends the session of another one, or waits for it with no word of which.
+    # Prevents: a process ends another's session, or waits and does not name the other process.
     command = [sys.executable, "-c", HOLD, URL]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -106,8 +106,7 @@ def test_other_processes_wait():
 
 @pytest.mark.usefixtures("held")
 def test_waiting_ends():
-    # Prevents: a session that hangs takes all later refreshes along, without a reason; or a
-    # token or a server of its own does not help.
+    # Prevents: a hanging session blocks all later refreshes, or blocks other tokens as well.
     expected = pytest.raises(RefreshError, match=r'"token".*for 1 s.*Run again')
     with expected as caught, only_session(URL, token="token", timeout=1, log=LOG):
         pass
@@ -120,7 +119,7 @@ def test_waiting_ends():
 
 
 def test_nested_sessions(sandbox: Sandbox, sign_in: SignIn):
-    # Prevents: a thread waits for itself, for two hours.
+    # Prevents: a thread waits for hours for a session that it holds itself.
     token = PersonalAccessToken(sandbox.token_name, sandbox.token_secret)
     with sign_in(token) as site:
         with pytest.raises(RefusedError, match=r'"pipeline".*in this thread already'):
@@ -133,7 +132,7 @@ def test_nested_sessions(sandbox: Sandbox, sign_in: SignIn):
 
 
 def test_token_is_free_after_a_failed_sign_in(sandbox: Sandbox, sign_in: SignIn):
-    # Prevents: a wrong secret locks the token for all.
+    # Prevents: a failed sign-in leaves the token locked.
     for _ in range(2):
         wrong = PersonalAccessToken(sandbox.token_name, "wrong")
         with pytest.raises(RefusedError, match="401001"), sign_in(wrong):
@@ -141,7 +140,7 @@ def test_token_is_free_after_a_failed_sign_in(sandbox: Sandbox, sign_in: SignIn)
 
 
 def test_sites_share_a_token(sandbox: Sandbox, sign_in: SignIn):
-    # Prevents: a session on one site ends that on another, which the token carries as little.
+    # Prevents: a sign-in to one site ends the session that the token has on another site.
     token = PersonalAccessToken(sandbox.token_name, sandbox.token_secret)
     sites: list[str] = []
 
@@ -182,7 +181,7 @@ CALLS: dict[str, Call] = {
 @pytest.mark.few_variants(4)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_session_that_has_ended(shop: Shop, call: Call, caplog: pytest.LogCaptureFixture):
-    # Prevents: a refresh of hours fails because Tableau ends sessions after four, or two.
+    # Prevents: a long refresh fails because Tableau ends its session after some hours.
     with shop.sandbox.armed(ExpireSessions()) as fault:
         assert call(shop)
     assert fault.fired == 1
@@ -190,7 +189,7 @@ def test_session_that_has_ended(shop: Shop, call: Call, caplog: pytest.LogCaptur
 
 
 def test_session_that_ends_while_a_job_runs(shop: Shop):
-    # Prevents: a long job is lost sight of, or cannot be given up.
+    # Prevents: after its session has ended, the pipeline cannot watch or cancel a job.
     with shop.sandbox.armed(HoldJobs()):
         job = shop.update()
         with shop.sandbox.armed(ExpireSessions()):
@@ -211,7 +210,7 @@ def test_session_that_ends_while_a_job_runs(shop: Shop):
     ids=["between two blocks", "after the last block"],
 )
 def test_session_that_ends_during_an_upload(shop: Shop, large: Path, when: ExpireSessions):
-    # Prevents: a payload arrives in part, or twice, when its upload outlasts the session.
+    # Prevents: a payload arrives in part, or twice, because the session ends in between.
     with shop.sandbox.armed(when) as fault:
         job = shop.update(INSERT, upload=shop.site.upload(large))
     assert finished(shop.site, job) == (Outcome.DONE, "")
@@ -220,7 +219,7 @@ def test_session_that_ends_during_an_upload(shop: Shop, large: Path, when: Expir
 
 
 def test_sessions_that_end_again_and_again(shop: Shop):
-    # Prevents: two deployments with one token throw each other out for ever, without a message.
+    # Prevents: two deployments with one token silently end each other's sessions for ever.
     fault = ExpireSessions(method="GET", path="sites/*/datasources/*", times=None)
     with shop.sandbox.armed(fault) as ending, pytest.raises(RefreshError) as caught:
         shop.found()
@@ -233,7 +232,7 @@ def test_sessions_that_end_again_and_again(shop: Shop):
 def test_second_sign_in_with_a_token_ends_the_first(
     sandbox: Sandbox, sign_in: SignIn, caplog: pytest.LogCaptureFixture
 ):
-    # Prevents: somebody who tries out the same token fails the refresh of the night.
+    # Prevents: another sign-in with the same token makes a refresh fail.
     caplog.set_level(logging.WARNING)
     token = PersonalAccessToken(sandbox.token_name, sandbox.token_secret)
     with sign_in(token) as ours:
@@ -244,7 +243,7 @@ def test_second_sign_in_with_a_token_ends_the_first(
 
 
 def test_connected_app_signs_in_again(sandbox: Sandbox, sign_in: SignIn, app: ConnectedApp):
-    # Prevents: the second sign-in shows the token of the first, which Tableau takes only once.
+    # Prevents: a second sign-in reuses a JSON web token, which Tableau accepts only once.
     with sign_in(app) as tableau, sandbox.armed(ExpireSessions()):
         assert tableau.find_project("Default")
 
@@ -261,7 +260,7 @@ def app(sandbox: Sandbox) -> ConnectedApp:
 def test_every_call_of_a_refresh(
     sign_in: SignIn, app: ConnectedApp, sandbox: Sandbox, small: Path, tmp_path: Path
 ):
-    """Prevents: a refresh of a connected app stops at a call that its token has no scope for."""
+    """Prevents: a connected app's refresh fails at a call for which the token lacks a scope."""
     with sign_in(app) as site:
         project = site.project(f"App {fresh()[:8]}", create=True)
         item = published(site, small, name="By an app", project_id=project)
@@ -284,7 +283,7 @@ def test_every_call_of_a_refresh(
 def test_people_by_an_app(
     sign_in: SignIn, app: ConnectedApp, sales: RemoteDatasource, tableau: TableauSite
 ):
-    """Prevents: permissions work with a token, and are forbidden to a connected app."""
+    """Prevents: a connected app cannot set permissions although `people` is set."""
     with sign_in(app) as site, pytest.raises(SignInError, match="401002"):
         properties.find_named(site, "group", "All Users")
     with sign_in(replace(app, people=True)) as site:
@@ -298,7 +297,7 @@ def test_people_by_an_app(
 
 
 def test_token_may_do_no_more_than_a_refresh_does():
-    """Prevents: a stolen token may do anything."""
+    """Prevents: a stolen token allows more than a refresh does."""
     app = ConnectedApp("ann", "client-id", "secret-id", SECRET)
     token = app.for_site("sales").credentials["jwt"]
     scopes = jwt.decode(token, SECRET, algorithms=["HS256"], audience="tableau")["scp"]

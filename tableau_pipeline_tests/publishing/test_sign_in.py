@@ -1,4 +1,4 @@
-"""Signing in, and servers that are elsewhere or none."""
+"""Sign-ins, and addresses that lead to no Tableau Server."""
 
 import logging
 import socket
@@ -40,7 +40,7 @@ WRONG: list[tuple[Credentials, str, str]] = [
 ]
 
 
-# It counts what signs out, without troubling it.
+# A delay of 0 seconds, which only counts the sign-outs.
 SIGN_OUT = Delay(method="POST", path="auth/signout", seconds=0, times=None)
 
 
@@ -54,7 +54,7 @@ SIGN_OUT = Delay(method="POST", path="auth/signout", seconds=0, times=None)
 )
 @pytest.mark.parametrize("site", ["", "second"])
 def test_sign_in(sandbox: Sandbox, sign_in: SignIn, credentials: Credentials, site: str):
-    """Prevents: a kind of credentials does not work, or a site other than the default one."""
+    """Prevents: a kind of credentials does not work, or works only on the default site."""
     with sign_in(credentials, site=site) as tableau:
         assert (tableau.url, tableau.site) == (sandbox.url, site)
         assert tableau.user_id
@@ -62,13 +62,13 @@ def test_sign_in(sandbox: Sandbox, sign_in: SignIn, credentials: Credentials, si
 
 
 def test_slash_at_the_end_of_the_address(sandbox: Sandbox, sign_in: SignIn):
-    """Prevents: a state that was recorded with a slash is taken for that of another server."""
+    """Prevents: a slash at the end makes an address pass for the address of another server."""
     with sign_in(url=f"{sandbox.url}/") as tableau:
         assert tableau.url == sandbox.url
 
 
 def test_sites_have_projects_of_their_own(sign_in: SignIn):
-    """Prevents: a data source lands on another site than the one that was configured."""
+    """Prevents: a data source lands on the wrong site."""
     with sign_in() as first, sign_in(site="second") as second:
         assert first.project("Default", create=False) != second.project("Default", create=False)
 
@@ -93,7 +93,7 @@ def test_wrong_secret(
 
 
 def test_unknown_site(sandbox: Sandbox, sign_in: SignIn):
-    """Prevents: a misspelt site looks like wrong credentials only."""
+    """Prevents: the error about a misspelt site mentions only the credentials."""
     with pytest.raises(RefusedError) as caught, sign_in(site="sekond"):
         pass
     asked = (
@@ -107,7 +107,7 @@ def test_unknown_site(sandbox: Sandbox, sign_in: SignIn):
 def test_session_ends_with_the_block(
     sandbox: Sandbox, sign_in: SignIn, error: type[BaseException] | None
 ):
-    """Prevents: a refresh keeps its session, also a failed one, or its own error is hidden."""
+    """Prevents: a session outlives its block, or the sign-out hides the error of the block."""
     expected = pytest.raises(error, match="mine") if error else nullcontext()
     with sandbox.armed(SIGN_OUT) as ended, expected, sign_in():
         assert ended.fired == 0
@@ -117,7 +117,7 @@ def test_session_ends_with_the_block(
 
 
 def test_session_that_is_gone_already_is_no_error(sign_in: SignIn):
-    """Prevents: a refresh that went well fails at its last step, signing out."""
+    """Prevents: a successful refresh fails at its sign-out because its session has ended."""
     with sign_in() as tableau:
         token = tableau.tsc.auth_token
         tableau.tsc.auth.sign_out()
@@ -125,7 +125,7 @@ def test_session_that_is_gone_already_is_no_error(sign_in: SignIn):
 
 
 def test_server_that_does_not_tell_its_version(sandbox: Sandbox, sign_in: SignIn):
-    # Prevents: a server that is busy for a moment passes for one of ten years ago.
+    # Prevents: a server that fails to tell its version passes for a server of ten years ago.
     failing = Refuse(method="GET", path="serverInfo", status=500)
     with sandbox.armed(failing), pytest.raises(RefreshError, match="500") as caught, sign_in():
         pass
@@ -149,7 +149,7 @@ def test_server_that_does_not_tell_its_version(sandbox: Sandbox, sign_in: SignIn
     ],
 )
 def test_address_that_holds_more(monkeypatch: pytest.MonkeyPatch, url: str, shown: str):
-    """Prevents: credentials in TABLEAU_SERVER_URL stand in messages, logs and databases."""
+    """Prevents: credentials in TABLEAU_SERVER_URL appear in messages, logs and databases."""
     monkeypatch.setenv("TABLEAU_SERVER_URL", url)
     monkeypatch.setenv("TABLEAU_TOKEN_NAME", "pipeline")
     monkeypatch.setenv("TABLEAU_TOKEN_VALUE", "value")
@@ -189,7 +189,7 @@ def test_where_requests_may_go(own: str, to: str, may: bool):
 
 
 def test_server_that_upgrades_to_https(sign_in: SignIn, tmp_path: Path):
-    """Prevents: a server that sends http on to https on the same host cannot be reached."""
+    """Prevents: a server that redirects http to https on its own host cannot be reached."""
     with running_sandbox(tmp_path, tls=True) as behind, hostile.front_of("") as front:
         upgrade = hostile.redirect(301, behind.url)
         with (
@@ -204,7 +204,7 @@ def test_server_that_upgrades_to_https(sign_in: SignIn, tmp_path: Path):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("answer", [hostile.slow, hostile.slow_headers], ids=lambda it: it.__name__)
 def test_slow_answer_by_tls(sign_in: SignIn, tmp_path: Path, answer: hostile.Answer):
-    """Prevents: what a deadline ends on a plain connection goes on for ever on an encrypted one."""
+    """Prevents: a deadline does not end a slow answer on an encrypted connection."""
     with running_sandbox(tmp_path, tls=True) as sandbox:
         trusted = sandbox.certificate
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -217,7 +217,7 @@ def test_slow_answer_by_tls(sign_in: SignIn, tmp_path: Path, answer: hostile.Ans
 
 @contextmanager
 def web_server(status: int, body: bytes, content_type: str) -> Generator[str]:
-    """Some web server: every answer of it is the same."""
+    """Run a web server that gives the same answer to every request."""
 
     def answer(call: hostile.Call) -> None:
         call.whole(status, body, Content_Type=content_type)
@@ -248,8 +248,7 @@ def nobody() -> Generator[str]:
     ids=["none", "no host", "page", "JSON", "404", "401", "405"],
 )
 def test_address_of_no_tableau(sign_in: SignIn, server: AbstractContextManager[str]):
-    """Prevents: a forgotten sandbox, a misspelt address, or one that leads elsewhere, shows as a
-    traceback of a library."""
+    """Prevents: a wrong address ends in the traceback of a library."""
     with server as url, pytest.raises(RefreshError) as caught, sign_in(url=url):
         pass
     assert not isinstance(caught.value, RefusedError)
@@ -258,7 +257,7 @@ def test_address_of_no_tableau(sign_in: SignIn, server: AbstractContextManager[s
 
 
 def test_proxy_that_lets_nothing_large_through(sign_in: SignIn):
-    # Prevents: a proxy's limit on the size of requests passes for the wrong address.
+    # Prevents: a proxy's limit on the size of requests passes for a wrong address.
     body = b"<html><title>413 Request Entity Too Large</title></html>"
     expected = pytest.raises(RefusedError, match="TSC_CHUNK_SIZE_MB")
     with web_server(413, body, "text/html") as url, expected, sign_in(url=url):

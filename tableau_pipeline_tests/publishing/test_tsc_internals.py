@@ -1,4 +1,4 @@
-"""What TSC's documentation does not name, tried alone: an upgrade names what it broke."""
+"""Tests of TSC's undocumented names, which show what an upgrade of TSC has broken."""
 
 from inspect import signature
 from xml.etree.ElementTree import fromstring
@@ -14,7 +14,7 @@ ANSWER = '<tsResponse xmlns="http://tableau.com/api">{}</tsResponse>'
 
 @pytest.fixture
 def server() -> TSC.Server:
-    """A server that is never asked."""
+    """A server that the tests never call."""
     return TSC.Server("http://127.0.0.1:1", use_server_version=False)
 
 
@@ -29,13 +29,13 @@ def server() -> TSC.Server:
     ],
 )
 def test_requests_of_endpoints(server: TSC.Server, method: str, arguments: list[str]):
-    """Prevents: requests for which TSC has no call fail, or lose what they send."""
+    """Prevents: our own requests, for which TSC has no call, fail or lose their content."""
     for endpoint in (server.datasources, server.jobs, server.tasks, server.schedules, server.users):
         assert [*signature(getattr(endpoint, method)).parameters] == arguments
 
 
 def test_addresses_of_endpoints(server: TSC.Server):
-    """Prevents: requests go to another place, or are sent by a version that lacks them."""
+    """Prevents: our own requests go to a wrong path, or to a server that is too old for them."""
     server._set_auth("site-1", "user-1", "token")
     assert server.datasources.baseurl.endswith("/sites/site-1/datasources")
     assert server.namespace == NAMES
@@ -47,7 +47,7 @@ def test_addresses_of_endpoints(server: TSC.Server):
 
 
 def test_what_is_sent():
-    """Prevents: an upload or a publish that the server refuses, or takes for another one."""
+    """Prevents: the server refuses or misreads the content of our own requests."""
     factory = internals.RequestFactory
     body, kind = factory.Fileupload.chunk_req(b"block")
     assert b"block" in body
@@ -67,7 +67,7 @@ def test_what_is_sent():
 
 
 def test_what_is_read():
-    """Prevents: answers to requests of our own are read as if they were empty."""
+    """Prevents: the pipeline reads the answers to its own requests as if they were empty."""
     job = '<job id="job-1" mode="Asynchronous" type="RefreshExtract" progress="0"/>'
     (read,) = TSC.JobItem.from_response(ANSWER.format(job).encode(), NAMES)
     assert read.id == "job-1"
@@ -88,7 +88,7 @@ def test_what_is_read():
 
 
 def test_errors():
-    """Prevents: an answer of the server that shows as a crash of its client."""
+    """Prevents: an error of the server ends in a crash of the client library."""
     error = '<error code="404004"><summary>No</summary><detail>None</detail></error>'
     read = TSC.ServerResponseError.from_response(ANSWER.format(error).encode(), NAMES, "url")
     assert isinstance(read, internals.TableauError)

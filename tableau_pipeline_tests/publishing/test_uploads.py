@@ -16,7 +16,7 @@ BLOCK = {"method": "PUT", "path": "sites/*/fileUploads/*"}
 
 
 def content(shop: Shop, file: Path, **how: bool) -> bytes:
-    """What the server has of a file that was uploaded, and published."""
+    """Upload and publish a file; return the content that the server then has."""
     session = shop.site.upload(file, **how)
     sales = shop.sales
     job = shop.site.publish(
@@ -30,9 +30,9 @@ def content(shop: Shop, file: Path, **how: bool) -> bytes:
 def test_all_blocks_arrive(
     shop: Shop, large: Path, at_once: bool, caplog: pytest.LogCaptureFixture
 ):
-    """Prevents: blocks in another order, or twice; a progress that ends before the file does."""
+    """Prevents: blocks arrive in the wrong order or twice, or the progress ends too early."""
     caplog.set_level(logging.INFO)
-    # The first block is the last one to be answered.
+    # The server answers the first block last.
     with shop.sandbox.armed(Delay(**BLOCK, seconds=0.5)):
         assert content(shop, large, in_any_order=at_once) == large.read_bytes()
     size = large.stat().st_size
@@ -55,15 +55,14 @@ def test_all_blocks_arrive(
     ids=["lost block", "lost answer", "busy", "session ended"],
 )
 def test_a_block_is_sent_again_alone(shop: Shop, large: Path, fault: CallFault):
-    """Prevents: a gigabyte that is sent again for one block; a block that is there twice; four
-    threads that end each other's sessions."""
+    """Prevents: one lost block makes an upload fail, or the file has the block twice."""
     with shop.sandbox.armed(fault) as armed:
         assert content(shop, large, in_any_order=True) == large.read_bytes()
     assert armed.fired == 1
 
 
 def test_a_block_that_never_arrives(shop: Shop, large: Path):
-    """Prevents: an upload without a block that passes for a whole one; a refresh without end."""
+    """Prevents: an upload that lacks a block passes for complete, or never ends."""
     fault = Drop(**BLOCK, nth=2, times=None, when="before")
     with shop.sandbox.armed(fault), pytest.raises(RefreshError, match="Uploading") as caught:
         shop.site.upload(large, in_any_order=True)
@@ -71,7 +70,7 @@ def test_a_block_that_never_arrives(shop: Shop, large: Path):
 
 
 def test_a_file_of_one_block_has_no_number(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: numbers where they bring nothing, on a server that may not know them."""
+    """Prevents: a single block is sent with a number, which an old server may not know."""
     urls = []
     real = requests.Session.put
     monkeypatch.setattr(

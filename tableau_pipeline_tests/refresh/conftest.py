@@ -22,9 +22,10 @@ Server = Callable[..., tuple[Sandbox, TableauSite]]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server, None, None]:
-    """Servers by their settings, and a session to look at each; started when first asked for.
+    """A function that starts a server with settings, and returns it with a session to inspect it.
 
-    Each is shared by all tests that ask for it: they publish under names of their own.
+    All tests that ask for the same settings share a server. Each test publishes under its own
+    names.
     """
     running: dict[str, tuple[Sandbox, TableauSite]] = {}
     with ExitStack() as stack:
@@ -41,19 +42,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server, None, 
 
 @pytest.fixture(scope="session")
 def sandbox(server: Server) -> Sandbox:
-    """The usual server."""
+    """The server with default settings."""
     return server()[0]
 
 
 @pytest.fixture(scope="session")
 def eyes(server: Server) -> TableauSite:
-    """A session to look at the usual server with."""
+    """A session to inspect the server with default settings."""
     return server()[1]
 
 
 @pytest.fixture
 def new_pipeline(server: Server, tmp_path: Path) -> Callable[..., Pipeline]:
-    """Makes data sources of one table, with content to publish; `on` are settings of the server."""
+    """A function that makes a data source of one table with rows. `on` has the server's settings.
+    """
 
     def make(
         name: str = "",
@@ -78,7 +80,7 @@ def pipeline(new_pipeline: Callable[..., Pipeline]) -> Pipeline:
 
 @pytest.fixture
 def star(new_pipeline: Callable[..., Pipeline]) -> Pipeline:
-    """A data source of a fact table and a dimension that is not published yet."""
+    """A data source of a fact table and a dimension. It is not published yet."""
     made = new_pipeline(tables=("flights", "airlines"), relationships=STAR)
     made.model("airlines", airlines())
     return made

@@ -10,6 +10,6 @@ from tableau_sandbox.testing import Sandbox
 
 @pytest.fixture(scope="package")
 def server(sandbox: Sandbox, sign_in: SignIn) -> Generator[Server]:
-    """A session of the administrator through a server that may answer instead."""
+    """A session of the administrator through a server that can answer in place of the sandbox."""
     with hostile.front_of(sandbox.url) as front, sign_in(url=front.url) as site:
         yield Server(site, front)

@@ -33,12 +33,12 @@ UPDATE = (
     f'<updateUploadedFileJob><datasource id="{LUID}" name="x"/><connectionLuid>7eca'
     "</connectionLuid></updateUploadedFileJob></job>"
 )
-# TSC, datasource_publish.xml: of a publish that is no job.
+# TSC, datasource_publish.xml: a publish without a job.
 PUBLISHED = f'<datasource id="{LUID}" name="Sales" type="dataengine"><project id="1"/></datasource>'
 
 
 def answered(status: int, body: str) -> Any:
-    """Answers with this in a `tsResponse`."""
+    """Answers with a `tsResponse` around the body."""
     whole = f'<tsResponse xmlns="http://tableau.com/api">{body}</tsResponse>'
     return raw(whole.encode(), status=status)
 
@@ -55,13 +55,13 @@ def update(server: Server, answer: Any) -> str | None:
 
 @pytest.mark.parametrize("status", [200, 201, 202])
 def test_publish(server: Server, status: int):
-    """Prevents: a publish that the server took passes for one that it did not."""
+    """Prevents: a publish that the server has accepted passes for a refused publish."""
     assert publish(server, answered(status, JOB)) == "9a37"
 
 
 @pytest.mark.parametrize("body", [PUBLISHED, "", "<job/>"])
 def test_publish_without_a_job(server: Server, body: str):
-    """Prevents: a publish whose job is not named passes for refused, or for done."""
+    """Prevents: a publish passes for refused or for done because the answer names no job."""
     with pytest.raises(RefreshError, match="named no job") as caught:
         publish(server, answered(201, body))
     assert not isinstance(caught.value, RefusedError)
@@ -69,7 +69,7 @@ def test_publish_without_a_job(server: Server, body: str):
 
 @pytest.mark.parametrize("body", [b'{"job": {"id": "1"}}', b"<html/>"])
 def test_publish_answered_by_something_else(server: Server, body: bytes):
-    """Prevents: a page of a gateway passes for a publish, or for a refusal."""
+    """Prevents: a gateway's page passes for an accepted or a refused publish."""
     with pytest.raises(RefreshError, match="does not answer like a Tableau Server") as caught:
         publish(server, raw(body, status=201))
     assert not isinstance(caught.value, RefusedError)
@@ -81,26 +81,26 @@ def test_publish_answered_by_something_else(server: Server, body: bytes):
         (answered(202, UPDATE), "5c0b"),
         (answered(200, UPDATE.replace("UpdateUploadedFile", "updateUploadedFile")), "5c0b"),
         (answered(202, '<job id="1" new="2"><news/></job>'), "1"),
-        # What happened is found out later.
+        # The answer names no job, so a refresh finds out later what has happened.
         (answered(202, ""), None),
         (answered(202, "<job/>"), None),
     ],
 )
 def test_update(server: Server, answer: Any, job: str | None):
-    """Prevents: an update that the server took passes for one that it did not."""
+    """Prevents: an update that the server has accepted passes for a refused update."""
     assert update(server, answer) == job
 
 
 @pytest.mark.parametrize("body", [b'{"job": {"id": "1"}}', b"<html/>", b"OK"])
 def test_update_answered_by_something_else(server: Server, body: bytes):
-    """Prevents: a page of a gateway passes for an update, or for a refusal."""
+    """Prevents: a gateway's page passes for an accepted or a refused update."""
     with pytest.raises(RefreshError, match="does not answer like a Tableau Server") as caught:
         update(server, raw(body, status=200))
     assert not isinstance(caught.value, RefusedError)
 
 
 def test_upload(server: Server, tmp_path: Path):
-    """Prevents: nothing can be uploaded, as an answer has more in it than its id."""
+    """Prevents: every upload fails because the server's answers have more fields than the id."""
     file = tmp_path / "a.hyper"
     file.write_bytes(b"rows")
     # TSC, fileupload_initialize.xml and fileupload_append.xml.
@@ -134,7 +134,7 @@ def listed(server: Server, *items: str) -> Sequence[Job] | None:
 
 
 def test_jobs(server: Server):
-    """Prevents: a job that may still change the data source is overlooked, or another counted."""
+    """Prevents: a job that may change the data source is overlooked, or a foreign job counts."""
     ended = 'startedAt="2018-05-22T13:00:37Z" endedAt="2018-05-22T13:00:45Z" title="{}"'
     found = listed(
         server,
@@ -161,6 +161,6 @@ def test_jobs(server: Server):
 
 @pytest.mark.parametrize(("status", "code"), [(403, "403004"), (401, "401002")])
 def test_jobs_that_may_not_be_listed(server: Server, status: int, code: str):
-    """Prevents: jobs that may not be listed pass for none."""
+    """Prevents: a refusal to list jobs passes for an empty list of jobs."""
     with server.saying("GET", JOBS, error(status, code)):
         assert server.site.jobs(name="Sales", since=datetime(2018, 1, 1, tzinfo=UTC)) is None

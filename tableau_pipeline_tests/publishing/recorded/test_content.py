@@ -12,7 +12,7 @@ from tableau_pipeline_tests.publishing.recorded.support import ITEM, LUID, Serve
 
 CONTENT = f"{ITEM}/content"
 TDS = b'<?xml version="1.0" encoding="utf-8"?><datasource version="18.1"/>'
-# 251 bytes, of which file systems take 255 with the suffix at most.
+# 252 bytes. With its suffix, the name exceeds the 255 bytes that file systems allow.
 LONG = "売上" * 42
 # Bytes that are no text in any character set.
 DATA = bytes(range(256)) * 5000
@@ -41,7 +41,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_name_of_a_download(server: Server, tmp_path: Path, name: str):
-    """Prevents: a data source cannot be downloaded, or lands elsewhere, because of its name."""
+    """Prevents: a name makes a download fail, or puts the file into another folder."""
     answer = raw(
         package(), Content_Disposition=NAMES[name], Content_Type="application/octet-stream"
     )
@@ -63,8 +63,8 @@ def test_name_of_a_download(server: Server, tmp_path: Path, name: str):
     ],
 )
 def test_type_of_a_download(server: Server, tmp_path: Path, kind: str):
-    """Prevents: a file that is called a text is read into memory, and found damaged."""
-    # A package states the time at which it was packed.
+    """Prevents: a download with the type of a text is read into memory as a whole, and damaged."""
+    # Pack only once: each package states the time at which it was packed.
     content = package()
     answer = raw(content, Content_Disposition='filename="a.tdsx"', Content_Type=kind)
     with server.saying("GET", CONTENT, answer):
@@ -75,7 +75,7 @@ def test_type_of_a_download(server: Server, tmp_path: Path, kind: str):
 
 
 def test_content_without_a_package(server: Server, tmp_path: Path):
-    """Prevents: what is kept of a data source has the suffix of what it is not."""
+    """Prevents: the copy of a plain .tds document gets the suffix of a package."""
     answer = raw(TDS, Content_Disposition='filename="a.tds"', Content_Type="application/xml")
     with server.saying("GET", CONTENT, answer) as asked:
         file = server.site.download(LUID, tmp_path, limit=10**7)

@@ -15,7 +15,7 @@ ROW = {"tableau_pipeline_count": 8}
 
 
 def field(name: str, table: str | None = "Extract_5D2B2CAE1CFD41D6B4B0F0D6D4A8E0B2") -> dict:
-    """MCP, tests of its metadata tool; a field without a table is one of no column."""
+    """A field as in the tests of MCP's metadata tool. A field without a table has no column."""
     shown = {"fieldName": name, "fieldCaption": name.title(), "dataType": "INTEGER"}
     more = {"defaultAggregation": "SUM", "columnClass": "COLUMN", "description": "new"}
     return shown | more | ({"logicalTableId": table} if table else {})
@@ -41,7 +41,7 @@ def counted(server: Server, metadata: Any, query: Any, key: str | None = "id") -
     "fields",
     [
         [field("id"), field("name")],
-        # VizQL-Data-Service, samples: before there were object models.
+        # VizQL-Data-Service, samples: data sources that are older than object models.
         [field("id", "Migrated Data"), field("name", "Migrated Data")],
         # Older services name no table.
         [field("id", None)],
@@ -66,12 +66,12 @@ def test_one_table(server: Server, fields: list[dict]):
     ],
 )
 def test_number_of_rows(server: Server, query: Any, rows: int):
-    """Prevents: an empty table passes for one that cannot be counted."""
+    """Prevents: an empty table passes for a table whose rows cannot be counted."""
     assert counted(server, answer({"data": [field("id")]}), query) == rows
 
 
 def error(code: str) -> dict[str, str]:
-    """VizQL-Data-Service, its list of errors; MCP, tests of its query tool."""
+    """An error as in VizQL-Data-Service's list of errors and in the tests of MCP's query tool."""
     return {"errorCode": code, "message": "Because", "datetime": "2024-06-19T00:00:00Z",
             "tab-error-code": "1"}  # fmt: skip
 
@@ -83,7 +83,7 @@ CODES = ["400000", "400800", "400802", "400803", "400804", "403157", "403800", "
 
 @pytest.mark.parametrize("code", CODES)
 def test_error(server: Server, code: str):
-    """Prevents: an error of the service passes for a count, or for one of this program."""
+    """Prevents: an error of the service passes for a count, or for a bug of the pipeline."""
     refused = answer(error(code), status=int(code[:3]))
     for metadata, query in (
         (refused, answer({"data": [ROW]})),
@@ -96,7 +96,7 @@ def test_error(server: Server, code: str):
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        # An error that comes up after the first row.
+        # An error that occurs after the first row.
         (answer({"data": [ROW], "error": error("500000")}), "500000: Because"),
         (answer({"data": [ROW, ROW]}), "is not one row"),
         (answer({"data": [{"count": 8}]}), "lacks 'tableau_pipeline_count'"),
@@ -105,20 +105,21 @@ def test_error(server: Server, code: str):
         (answer({"rows": 8}), "is not one row"),
         (answer([8]), "is not one row"),
         (answer({}, status=403), "answered 403"),
-        # A server without the service shows the page of its web client; a gateway one of its own.
+        # A server without the service sends the page of its web client; a gateway sends its own
+        # page.
         (raw(b"<!DOCTYPE html><html></html>", Content_Type="text/html"), "status 200"),
         (raw(b"<html>Bad Gateway</html>", status=502, Content_Type="text/html"), "status 502"),
         (answer(b""), "status 200"),
     ],
 )
 def test_no_number(server: Server, query: Any, said: str):
-    """Prevents: half an answer, or a page, passes for a proof that the rows are there."""
+    """Prevents: half an answer, or a web page, passes for a count of the rows."""
     with pytest.raises(RefreshError, match=said):
         counted(server, answer({"data": [field("id")]}), query)
 
 
 @pytest.mark.parametrize("metadata", [{}, [], {"data": None}, {"data": [1]}, {"data": {"a": 1}}])
 def test_no_fields(server: Server, metadata: Any):
-    """Prevents: metadata in another form ends in an error of this program."""
+    """Prevents: metadata in an unknown form ends in a bare Python error."""
     with pytest.raises(RefreshError, match="lists no fields"):
         counted(server, answer(metadata), answer({"data": [ROW]}))

@@ -23,7 +23,7 @@ PROJECT = "ee8c6e70-43b6-11e6-af4f-f7b0d8e20760"
 OWNER = "5de011f8-5aa9-4d5b-b991-f462c8dd6bb7"
 AROUND = f'<project id="{PROJECT}" name="default"/><owner id="{OWNER}"/>'
 TAGS = '<tags><tag label="world"/><tag label="two words"/></tags>'
-# TSC, datasource_get_by_id.xml: no size, no address, and an element of its time.
+# TSC, datasource_get_by_id.xml: no size, no address, and the element "askData" of its time.
 BY_ID = (
     f'<datasource id="{LUID}" name="Sales" contentUrl="Sales" type="dataengine" {TIMES}'
     f' description="test-ds">{AROUND}{TAGS}<askData enablement="SiteDefault"/></datasource>'
@@ -44,7 +44,7 @@ NONE = page("revisions")
 
 
 def test_data_source_by_its_id(server: Server):
-    """Prevents: a data source is not found because its answer has fewer fields than others."""
+    """Prevents: a data source is not found because the server's answer lacks some fields."""
     with (
         server.saying("GET", f"{ITEM}/revisions", NONE),
         server.saying("GET", ITEM, xml(BY_ID)),
@@ -63,7 +63,7 @@ def test_data_source_by_its_id(server: Server):
 @pytest.mark.parametrize(
     "body",
     [
-        # TSC, datasource_get_no_owner.xml; and a project that this user may not see.
+        # TSC, datasource_get_no_owner.xml. This user may not see the project, either.
         f'<datasource id="{LUID}" name="Sales" {TIMES}/>',
         f'<datasource id="{LUID}" name="Sales" {TIMES} new="1"><news x="2"/><tags/></datasource>',
     ],
@@ -79,7 +79,7 @@ def test_data_source_with_little_about_it(server: Server, body: str):
     "stamp", ["", "2016-08-04T21:31:56.5Z", "2016-08-04T21:31:56+02:00", "yesterday"]
 )
 def test_data_source_without_a_stamp(server: Server, stamp: str):
-    """Prevents: a stamp that cannot be read passes for none, so that no change is seen."""
+    """Prevents: changes go unseen because the time of the last update cannot be read."""
     body = BY_ID.replace("2016-08-04T21:31:56Z", stamp)
     with (
         server.saying("GET", f"{ITEM}/revisions", NONE),
@@ -90,8 +90,7 @@ def test_data_source_without_a_stamp(server: Server, stamp: str):
 
 
 def test_size(server: Server, tmp_path: Path):
-    """Prevents: a data source is not downloaded, or without a limit, as its size is in lists
-    of all fields alone."""
+    """Prevents: a download fails or has no limit because only a list of all fields has the size."""
     others = IN_FULL.replace(LUID, OTHER).replace('size="3"', 'size="999"')
     package = raw(bytes(9 * 10**6), Content_Disposition="attachment")
     with (
@@ -102,14 +101,14 @@ def test_size(server: Server, tmp_path: Path):
         assert server.site.megabytes(LUID) == 3
         assert "fields=_all_" in asked[0]
         assert "filter=name:eq:Sales" in asked[0].replace("%3A", ":")
-        # Twice its size, and what the server may have rounded.
+        # The limit is twice the size, plus a margin because servers round the size.
         with pytest.raises(RefreshError, match=r"larger than 8\.39 MB"):
             server.site.download(LUID, tmp_path)
 
 
 @pytest.mark.parametrize("listed", [(), (IN_FULL.replace('size="3"', ""),)])
 def test_size_that_nothing_tells(server: Server, listed: tuple[str, ...]):
-    """Prevents: a server that tells no size ends in an error, or passes for an empty file."""
+    """Prevents: a missing size ends in an error, or passes for an empty file."""
     with (
         server.saying("GET", ITEM, xml(BY_ID)),
         server.saying("GET", SOURCES, page("datasources", *listed)),
@@ -118,7 +117,7 @@ def test_size_that_nothing_tells(server: Server, listed: tuple[str, ...]):
 
 
 def test_data_sources_of_a_project(server: Server):
-    """Prevents: a user who adopts a project downloads too much, as no list had the size."""
+    """Prevents: adopting a project downloads large data sources because their size is unknown."""
     elsewhere = IN_FULL.replace(LUID, OTHER).replace(PROJECT, OTHER)
     with server.saying("GET", SOURCES, page("datasources", elsewhere, IN_FULL)) as asked:
         (found,) = server.site.in_project(PROJECT)
@@ -126,8 +125,9 @@ def test_data_sources_of_a_project(server: Server):
     assert (found.luid, found.megabytes, found.owner_id) == (LUID, 3, OWNER)
 
 
-# REST reference, Get Data Source Revisions; TSC, datasource_revision.xml: a first one whose
-# publisher is gone, one that was deleted, and which one is current. Older ones call it `createdAt`.
+# REST reference, Get Data Source Revisions; TSC, datasource_revision.xml: the first revision's
+# publisher is gone, the second revision was deleted, and the third is current. Older servers call
+# the time `createdAt`.
 AT = 'publishedAt="2016-07-2{}T20:34:56Z"'
 REVISIONS = (
     REVISION.format(1, AT.format(6) + ' deleted="false" sizeInBytes="1"', ""),
@@ -144,13 +144,13 @@ OLD = REVISION.format(4, 'createdAt="2016-07-28T20:34:56Z" current="true"', PUBL
         (page("revisions", *REVISIONS[:1]), 1, "revision 1 was published at 2016-07-26"),
         (page("revisions", OLD), 4, 'revision 4 was published by "Cassie"'),
         (NONE, None, None),
-        # The site keeps none, or they cannot be seen.
+        # The site keeps no revisions, or this user may not see them.
         (error(403, "403053"), None, None),
         (error(403, "403054"), None, None),
     ],
 )
 def test_revisions(server: Server, answer: Any, revision: int | None, published: str | None):
-    """Prevents: the publish of another user goes unseen, or its author is not named."""
+    """Prevents: another user's publish goes unseen, or no message names that user."""
     with server.saying("GET", f"{ITEM}/revisions", answer), server.saying("GET", ITEM, xml(BY_ID)):
         found: Any = server.site.find_by_luid(LUID)
     assert found.revision == revision
@@ -158,7 +158,7 @@ def test_revisions(server: Server, answer: Any, revision: int | None, published:
 
 
 def test_a_revision_without_a_number(server: Server):
-    """Prevents: an unreadable answer of the server is reported as a mistake of ours."""
+    """Prevents: an unreadable answer of the server is reported as a bug of the pipeline."""
     odd = page("revisions", REVISION.format("new", AT.format(6), ""))
     with (
         server.saying("GET", f"{ITEM}/revisions", odd),
@@ -169,7 +169,7 @@ def test_a_revision_without_a_number(server: Server):
 
 
 def test_pages_that_are_smaller_than_asked_for(server: Server):
-    """Prevents: what stands on a second page is overlooked, as a server has a limit of its own."""
+    """Prevents: the second page of a list is overlooked if the server's pages are smaller."""
     first, second = (
         page("datasources", each, total=2) for each in (IN_FULL.replace(LUID, OTHER), IN_FULL)
     )
@@ -190,7 +190,7 @@ def test_pages_that_are_smaller_than_asked_for(server: Server):
 
 
 def project(name: str, luid: str, about: str = "") -> str:
-    """TSC, project_get_all_fields.xml."""
+    """A project as in TSC, project_get_all_fields.xml."""
     return (
         f'<project id="{luid}" name="{name}" description="" {TIMES} {about}'
         ' contentPermissions="ManagedByOwner"><owner email="b@x" fullName="Bob" id="1" name="Bob"'
@@ -199,7 +199,7 @@ def project(name: str, luid: str, about: str = "") -> str:
 
 
 def test_who_may_publish(server: Server):
-    """Prevents: the doctor cannot tell who may publish, as lists tell it of all fields alone."""
+    """Prevents: the doctor cannot tell who may publish because it does not ask for all fields."""
     projects = [
         project("Sales", "1", 'topLevelProject="true" writeable="true"'),
         project("HR", "2", 'topLevelProject="true" writeable="false"'),
@@ -207,7 +207,7 @@ def test_who_may_publish(server: Server):
     ]
 
     def respond(call: Any) -> None:
-        # What is not asked for does not come.
+        # The server sends all fields only to a client that asks for them.
         shown = projects if "fields=_all_" in call.path else [project("Sales", "1")]
         page("projects", *shown)(call)
 
@@ -216,7 +216,7 @@ def test_who_may_publish(server: Server):
 
 
 def test_projects_within_others(server: Server):
-    """Prevents: a project is not found whose parent this user may not see, or another one is."""
+    """Prevents: a path leads to the wrong project among several projects of one name."""
     answer = page(
         "projects",
         project("Sales", "1"),
@@ -236,7 +236,7 @@ CREATED = f'<project id="{OTHER}" name="New" description="" contentPermissions="
 
 
 def test_project_that_is_made(server: Server):
-    """Prevents: a project that was made counts as missing, as its answer has few fields."""
+    """Prevents: a new project counts as missing because the server's answer has few fields."""
     with (
         server.saying("GET", PROJECTS, page("projects")),
         server.saying("POST", PROJECTS, xml(CREATED)),

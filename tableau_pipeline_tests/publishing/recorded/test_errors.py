@@ -19,11 +19,11 @@ from tableau_pipeline_tests.publishing.recorded.support import ITEM, LUID, Serve
 from tableau_pipeline_tests.publishing.recorded.test_datasources import BY_ID, NONE
 
 HTML = b"<!DOCTYPE html><html><head><title>Too Many Requests</title><body><p>Please wait<br></html>"
-# It can be parsed, and is no answer of Tableau.
+# This page is valid XML, but no answer of Tableau.
 XHTML = b"<html><head><title>Too Many Requests</title></head><body/></html>"
 PROBLEM = json.dumps({"errors": [{"status": "429", "code": "TooManyRequests"}]}).encode()
-# What a site answers that was asked too often: Tableau's knowledge base, "concurrency limits in
-# REST APIs on Tableau Cloud"; and what proxies answer while a server starts.
+# A site answers 429 to a client that asks too often: see Tableau's knowledge base, "concurrency
+# limits in REST APIs on Tableau Cloud". A proxy answers 503 while its server starts.
 BUSY = [
     *((429, body) for body in (HTML, XHTML, PROBLEM, b"")),
     *((503, body) for body in (HTML, XHTML, PROBLEM, b"")),
@@ -36,7 +36,7 @@ def too_busy(caught: pytest.ExceptionInfo[RefreshError]) -> bool:
 
 @pytest.mark.parametrize(("status", "body"), BUSY)
 def test_busy_server(server: Server, status: int, body: bytes):
-    """Prevents: somebody looks for a mistake in the address of a server that is too busy."""
+    """Prevents: an error blames the server's address although the server is only too busy."""
     answer = raw(body, status=status, Content_Type="text/html", Retry_After="0")
     with server.saying("GET", ITEM, answer), pytest.raises(RefreshError) as caught:
         server.site.find_by_luid(LUID)
@@ -47,7 +47,7 @@ def test_busy_server(server: Server, status: int, body: bytes):
 
 @pytest.mark.parametrize("answer", [raw(HTML, status=503), error(503, "503000")])
 def test_server_that_is_busy_with_a_request(server: Server, answer: Answer):
-    """Prevents: a request that may have arrived passes for one that was refused."""
+    """Prevents: a request that may have arrived passes for a refused request."""
     with (
         server.saying("PATCH", f"{ITEM}/data", answer),
         server.saying("POST", "sites/[^/]+/datasources", answer),
@@ -62,7 +62,7 @@ def test_server_that_is_busy_with_a_request(server: Server, answer: Answer):
 
 @pytest.mark.parametrize("answer", [raw(HTML, status=429), error(429, "429000")])
 def test_server_that_turns_requests_away(server: Server, answer: Answer):
-    """Prevents: a request that nobody carried out counts as one that may still take effect."""
+    """Prevents: a request that the server turned away counts as if it may still take effect."""
     with (
         server.saying("PATCH", f"{ITEM}/data", answer),
         server.saying("POST", "sites/[^/]+/datasources", answer),
@@ -75,7 +75,7 @@ def test_server_that_turns_requests_away(server: Server, answer: Answer):
 
 @pytest.mark.parametrize("status", [407, 413, 429])
 def test_update_that_is_turned_away_when_it_is_repeated(server: Server, status: int):
-    """Prevents: an update that has arrived counts as refused, as a gateway refused its repeat."""
+    """Prevents: an update that has arrived counts as refused because its repeat was refused."""
     answers = iter([raw(HTML, status=502)])
 
     def answer(call: Call) -> None:
@@ -90,7 +90,7 @@ def test_update_that_is_turned_away_when_it_is_repeated(server: Server, status: 
 
 
 def test_busy_server_in_its_own_words(server: Server):
-    """Prevents: the server's own code and message are not shown."""
+    """Prevents: the error of a busy server does not show the server's own code and message."""
     with (
         server.saying("GET", ITEM, error(429, "429000", "Too many requests")),
         pytest.raises(RefreshError, match=r"429000.*Too many requests") as caught,
@@ -102,7 +102,8 @@ def test_busy_server_in_its_own_words(server: Server):
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [
-        # rest-api-samples, issue 95: it is listed, and its project may not be viewed.
+        # rest-api-samples, issue 95: the user sees the data source in lists, but may not view its
+        # project.
         ("ann isn't authorised to query datasource 1", "View and Overwrite.*View on its project"),
         ("The user 'ann' may not 'Read' 'Sales'.", "the capability View on it"),
         ("ann lacks \u201cWrite\u201d on Sales", "the capability Overwrite on it"),
@@ -111,7 +112,7 @@ def test_busy_server_in_its_own_words(server: Server):
     ],
 )
 def test_what_a_user_lacks(server: Server, said: str, remedy: str):
-    """Prevents: somebody is given rights for days that are not those that are missing."""
+    """Prevents: an error asks for the wrong capability, and granting it does not help."""
     with (
         server.saying("GET", ITEM, error(403, "403004", said)),
         pytest.raises(RefusedError, match=remedy),
@@ -135,7 +136,7 @@ def test_what_a_user_lacks(server: Server, said: str, remedy: str):
 def test_download_that_a_user_may_not_have(
     server: Server, tmp_path: Path, code: str, said: str, remedy: str
 ):
-    """Prevents: a message names Overwrite to a user who needs Download."""
+    """Prevents: an error asks for Overwrite although the user lacks Download Data Source."""
     with (
         server.saying("GET", f"{ITEM}/content", error(403, code, said)),
         pytest.raises(RefusedError, match=remedy),
@@ -144,7 +145,7 @@ def test_download_that_a_user_may_not_have(
 
 
 def test_conflict_of_an_update(server: Server):
-    """Prevents: a message about an update asks to rename something that is not in the way."""
+    """Prevents: an error about an update asks the user to rename a data source in vain."""
     with (
         server.saying("PATCH", f"{ITEM}/data", error(409, "409015", "no")),
         pytest.raises(RefusedError) as caught,
@@ -192,7 +193,7 @@ ODD: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("case", ODD)
 def test_error_in_another_form(server: Server, case: str):
-    """Prevents: what a gateway says passes for a refusal of Tableau, or a refusal for nothing."""
+    """Prevents: a gateway's page passes for Tableau's refusal, or a refusal is not recognized."""
     body, said = ODD[case]
     with (
         server.saying("GET", ITEM, raw(body, status=400)),
@@ -206,7 +207,7 @@ def test_error_in_another_form(server: Server, case: str):
     ("status", "said"), [(500, "an error of its own"), (502, "502"), (504, "504")]
 )
 def test_gateway_that_fails(server: Server, status: int, said: str):
-    """Prevents: a page of a gateway passes for an answer, or for a refusal."""
+    """Prevents: a gateway's error page passes for an answer of Tableau, or for a refusal."""
     with (
         server.saying("GET", ITEM, raw(HTML, status=status, Content_Type="text/html")),
         pytest.raises(RefreshError, match=said) as caught,
@@ -216,7 +217,7 @@ def test_gateway_that_fails(server: Server, status: int, said: str):
 
 
 def test_server_that_asks_to_wait_for_long(server: Server):
-    """Prevents: a refresh sleeps for half an hour within its step: Tableau's knowledge base."""
+    """Prevents: a refresh sleeps for half an hour because a busy server asks for such a wait."""
     answer = raw(HTML, status=429, Retry_After="1740")
     with server.saying("GET", ITEM, answer) as asked, pytest.raises(RefreshError) as caught:
         server.site.find_by_luid(LUID)
@@ -225,8 +226,7 @@ def test_server_that_asks_to_wait_for_long(server: Server):
 
 
 def test_a_mistake_of_ours(server: Server, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a mistake in this package sends people to look at their server, night after night,
-    as such errors are tried again."""
+    """Prevents: a bug of the pipeline passes for an error of the server, and is tried again."""
     monkeypatch.setattr(rest, "valid_time", None)
     with (
         server.saying("GET", ITEM, xml(BY_ID)),

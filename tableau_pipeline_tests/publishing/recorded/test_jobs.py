@@ -22,7 +22,7 @@ NOTE = '<statusNotes><statusNote type="{}" value="{}" text="{}"/></statusNotes>'
 
 
 def job(about: str, body: str = UPDATED) -> str:
-    """What all of them begin with, in an order of their own."""
+    """A job with the attributes that all jobs have, in an arbitrary order."""
     return (
         f'<job id="{JOB}" mode="Asynchronous" type="UpdateUploadedFile" priority="50"'
         f' createdAt="2021-10-05T18:53:34Z" {about}>{body}</job>'
@@ -32,7 +32,7 @@ def job(about: str, body: str = UPDATED) -> str:
 CASES: dict[str, tuple[str, Outcome | None, str]] = {
     # TSC, job_get_by_id_inprogress.xml.
     "it runs": (job('progress="0" startedAt="2021-10-05T18:53:34Z"'), None, ""),
-    # TSC, datasource_publish_async.xml: a code before there is an end.
+    # TSC, datasource_publish_async.xml: a finish code before the job has ended.
     "a code while it waits": (job('progress="0" finishCode="1"', ""), None, ""),
     "a code while it runs": (job('progress="50" finishCode="0"'), None, ""),
     # TSC, job_get_by_id.xml and job_get_by_id_failed.xml.
@@ -40,7 +40,8 @@ CASES: dict[str, tuple[str, Outcome | None, str]] = {
     "failed without a reason": (job(f'progress="100" {ENDED} finishCode="1"'), FAILED, ""),
     # REST reference, Query Job.
     "cancelled": (job(f'progress="100" {ENDED} finishCode="2"'), CANCELLED, ""),
-    # TSC, job_get_by_id_completed.xml: 3, a note in the job, and a count of something.
+    # TSC, job_get_by_id_completed.xml: finish code 3, a note in the job, and a status note with a
+    # count.
     "completed": (
         job(
             f'progress="100" {ENDED} finishCode="3"',
@@ -57,7 +58,7 @@ CASES: dict[str, tuple[str, Outcome | None, str]] = {
         "Login failed.",
     ),
     "empty notes": (job(f'{ENDED} finishCode="1"', "<notes/><statusNotes/>"), FAILED, ""),
-    # Migration SDK, JobsApiClient: failed by a note, in any case of letters.
+    # Migration SDK, JobsApiClient: a note of type errorCode means failure, in upper or lower case.
     "an error with the code of success": (
         job(f'{ENDED} finishCode="0"', NOTE.format("errorCode", "4", "No fact table.")),
         FAILED,
@@ -71,11 +72,11 @@ CASES: dict[str, tuple[str, Outcome | None, str]] = {
         CANCELLED,
         "Stopped.",
     ),
-    # Migration SDK, JobsApiClient: progress says that it is over.
+    # Migration SDK, JobsApiClient: full progress means that the job is over.
     "no end, but all of it is done": (job('progress="100" finishCode="0"'), DONE, ""),
     "no end, and nothing more to come": (job('progress="100" finishCode="1"'), FAILED, ""),
     "progress without a code": (job('progress="100"'), None, ""),
-    # Other words than those that are known.
+    # Unknown codes, and an end without a code.
     "another code": (job(f'{ENDED} finishCode="7"'), FAILED, ""),
     "a word for a code": (job(f'{ENDED} finishCode="Success"'), FAILED, ""),
     "an end without a code": (job(ENDED), FAILED, ""),
@@ -84,7 +85,7 @@ CASES: dict[str, tuple[str, Outcome | None, str]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_job(server: Server, case: str):
-    """Prevents: a job that failed passes for done, or one that has ended is waited for."""
+    """Prevents: a failed job passes for done, or the pipeline waits for a job that has ended."""
     body, outcome, notes = CASES[case]
     with server.saying("GET", f"sites/[^/]+/jobs/{JOB}", xml(body)):
         found: Any = server.site.job(JOB)
@@ -102,7 +103,7 @@ def test_job(server: Server, case: str):
     ],
 )
 def test_end_of_a_job(server: Server, written: str, end: datetime):
-    """Prevents: a job whose end has a fraction of a second is waited for until the timeout."""
+    """Prevents: a fraction of a second in a job's end makes the pipeline wait until the timeout."""
     with server.saying(
         "GET", f"sites/[^/]+/jobs/{JOB}", xml(job(f'completedAt="{written}" finishCode="0"'))
     ):
@@ -114,7 +115,7 @@ def test_end_of_a_job(server: Server, written: str, end: datetime):
     "written", ["", "yesterday", "2021-10-05T18:53:35", "9999-12-31T23:59:59-23:00"]
 )
 def test_time_that_is_none(server: Server, written: str):
-    """Prevents: a time in no zone is compared with others, or ends in an error of a library."""
+    """Prevents: a time that is invalid or has no zone ends in an error of a library."""
     with server.saying("GET", f"sites/[^/]+/jobs/{JOB}", xml(job(f'completedAt="{written}"'))):
         found: Any = server.site.job(JOB)
     assert (found.outcome, found.completed_at) == (None, None)

@@ -15,7 +15,7 @@ ID = "0bf95f1e-80d1-1887-692b-6994fee4453d"
 
 
 def asked(server: Server, body: Any, *, status: int = 200) -> Any:
-    """The ids of two data sources, when the server answers like this."""
+    """Ask for the ids of two data sources; the server answers with the body."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     said = raw(content, status=status, Content_Type="application/json")
     with server.saying("POST", "graphql", said):
@@ -23,20 +23,21 @@ def asked(server: Server, body: Any, *, status: int = 200) -> Any:
 
 
 def test_what_it_knows(server: Server):
-    """Prevents: a new data source, which it learns of later, keeps the ids of others away."""
+    """Prevents: a data source that the API does not know yet hides the ids of other data sources.
+    """
     found = [{"id": ID, "luid": LUID}, {"id": None, "luid": OTHER}, {"id": ID}, None]
     assert asked(server, {"data": {"publishedDatasources": found}}) == {LUID: ID}
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
 def test_a_site_without_it(server: Server, status: int):
-    """Prevents: a user who looks for their own mistake where the server has no such service."""
+    """Prevents: an error does not name the remedy for a server that lacks the Metadata API."""
     with pytest.raises(RefusedError, match=r"lineage: \{datasource: luid\}"):
         asked(server, b"<html>Not found</html>", status=status)
 
 
 def test_a_session_that_has_ended(server: Server):
-    """Prevents: nothing is found out on a site whose sessions are short."""
+    """Prevents: the look-up of ids fails because the session has ended."""
     ended = str(server.site.tsc.auth_token)
     url = f"{server.front.url}/api/{server.site.tsc.version}/auth/signout"
     requests.post(url, headers={"X-Tableau-Auth": ended}, timeout=TIMEOUT).raise_for_status()
@@ -55,6 +56,6 @@ def test_a_session_that_has_ended(server: Server):
     ],
 )
 def test_no_answer(server: Server, body: Any):
-    """Prevents: an error of the API passes for a data source that it does not know."""
+    """Prevents: an error of the API passes for a data source that the API does not know."""
     with pytest.raises(RefreshError, match="Asking the Metadata API for data sources failed"):
         asked(server, body)

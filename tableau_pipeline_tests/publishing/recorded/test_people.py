@@ -31,7 +31,7 @@ def group(luid: str, name: str, domain: str | None) -> str:
 
 
 def user(luid: str, name: str, domain: str | None) -> str:
-    """TSC, user_get.xml; and user_get_all_fields.xml, where alone there is a domain."""
+    """TSC, user_get.xml and user_get_all_fields.xml. Only the latter has a domain."""
     inside = f'<domain name="{domain}"/>' if domain else ""
     return (
         f'<user id="{luid}" name="{name}" authSetting="TableauIDWithMFA" siteRole="Creator"'
@@ -46,7 +46,7 @@ KINDS: Any = pytest.mark.parametrize(
 
 @KINDS
 def test_one_name_in_several_domains(server: Server, kind: str, path: str, item: Any):
-    """Prevents: a permission, or the data source itself, goes to others of the same name."""
+    """Prevents: a permission, or the data source itself, goes to a namesake in another domain."""
     found = [
         item("1", "Ann", "local"),
         item("2", "ann", "example.com"),
@@ -77,14 +77,14 @@ def test_one_name_in_several_domains(server: Server, kind: str, path: str, item:
 
 @KINDS
 def test_backslash_in_a_name(server: Server, kind: str, path: str, item: Any):
-    """Prevents: a name that has a backslash itself is not found."""
+    """Prevents: the pipeline does not find a user or group whose name contains a backslash."""
     with server.saying("GET", path, page(f"{kind}s", item("1", "a\\b", "local"))):
         assert properties.find_named(server.site, kind, "A\\B") == "1"
 
 
 @KINDS
 def test_name_that_is_listed_twice(server: Server, kind: str, path: str, item: Any):
-    """Prevents: a group that another change has put on two pages passes for two groups."""
+    """Prevents: a user or group that is on two pages of a list passes for two of them."""
     twice = [item("1", "Ann", "local")] * 2
     with server.saying("GET", path, page(f"{kind}s", *twice)):
         assert properties.find_named(server.site, kind, "Ann") == "1"
@@ -99,13 +99,13 @@ def test_name_that_is_listed_twice(server: Server, kind: str, path: str, item: A
         (xml(f'<user id="{LUID}" name="ann"/>'), ("ann", "")),
         (error(403, "403004"), (LUID, "")),
         (error(404, "404002"), (LUID, "")),
-        # A connected app that may not ask for users: TSC, issue 1320.
+        # TSC, issue 1320: a connected app that may not ask for users.
         (error(401, "401002"), (LUID, "")),
         (error(401, "401000"), (LUID, "")),
     ],
 )  # fmt: skip
 def test_user(server: Server, answer: Any, expected: tuple[str, str]):
-    """Prevents: a user who may not ask for users reads that the token signed in elsewhere."""
+    """Prevents: a refused question about a user passes for a session that has ended."""
     with server.saying("GET", f"{USERS}/{LUID}", answer):
         assert server.site.user(LUID) == expected
 
@@ -122,7 +122,7 @@ TOKENS = (
 
 
 def test_tokens(server: Server):
-    """Prevents: one token without an end hides when the one ends that is used."""
+    """Prevents: a token without an end hides the end of the token in use."""
     answer = xml(f"<personalAccessTokens>{''.join(TOKENS)}</personalAccessTokens>")
     new_year = datetime(2026, 1, 1, tzinfo=UTC)
     with server.saying("GET", f"{USERS}/[^/]+/personal-access-tokens", answer):
@@ -132,7 +132,9 @@ def test_tokens(server: Server):
 
 
 def test_no_look_at_a_token_that_is_not_used(server: Server):
-    """Prevents: the doctor tells a connected app, which has no token, that its session ended."""
+    """Prevents: the doctor reports that the session of a connected app, which has no token, has
+    ended.
+    """
     path = f"{USERS}/[^/]+/personal-access-tokens"
     with server.saying("GET", path, error(401, "401002")) as asked:
         assert [*access_checks.on_token(server.site, "")] == []
@@ -148,7 +150,8 @@ RULES = (
 TAKEN = {("1", "Read"): "Allow", ("1", "Write"): "Deny", ("1", "PulseMetricDefine"): "Allow",
          ("1", "New"): "Allow"}  # fmt: skip
 OTHERS = (
-    # REST reference, Query Data Source Permissions; group sets since 3.22; and what may follow.
+    # REST reference, Query Data Source Permissions; group sets since 3.22; and kinds of grantees
+    # that may follow.
     RULES.format('<user id="2"/>'),
     RULES.format('<groupSet id="3" name="All"/>'),
     RULES.format('<serviceAccount id="4"/>'),
@@ -162,14 +165,15 @@ SOURCE = f'<datasource id="{LUID}" name="Sales"><owner id="7"/></datasource>'
 @pytest.mark.parametrize(
     "body",
     [
-        # TSC, datasource_populate_permissions.xml; and with the data source or a parent around.
+        # TSC, datasource_populate_permissions.xml; and with a parent before or inside the
+        # permissions.
         f"<permissions>{SOURCE}{{}}</permissions>",
         '<parent type="Project" id="8"/><permissions>{}</permissions>',
         '<permissions><parent type="Project" id="8"/>{}</permissions>',
     ],
 )
 def test_permissions(server: Server, body: str):
-    """Prevents: permissions cannot be kept as declared, because somebody of a new kind has some."""
+    """Prevents: permissions cannot be read because a grantee of a new kind has some of them."""
     rules = "".join([*OTHERS, RULES.format('<group id="1"/>')])
     with server.saying("GET", PERMISSIONS, xml(body.format(rules))):
         assert properties.permissions(server.site, LUID) == TAKEN
@@ -177,7 +181,7 @@ def test_permissions(server: Server, body: str):
 
 @pytest.mark.parametrize("body", ["<permissions/>", f"<permissions>{SOURCE}</permissions>"])
 def test_no_permissions(server: Server, body: str):
-    """Prevents: what no user may see yet can never be given to any user."""
+    """Prevents: a data source without permissions ends in an error, and can never get any."""
     with server.saying("GET", PERMISSIONS, xml(body)):
         assert properties.permissions(server.site, LUID) == {}
 
@@ -200,20 +204,20 @@ def sent_tags(server: Server, *tags: str) -> bytes:
     [
         ("finance", b'"finance"'),
         ("tableau-pipeline:eu/sales", b'"tableau-pipeline:eu/sales"'),
-        # TSC, pull request 1782: the server splits the others.
+        # TSC, pull request 1782: the server splits a tag with a separator unless quotes enclose it.
         ("to the board", b'"&quot;to the board&quot;"'),
         ("a,b", b'"&quot;a,b&quot;"'),
         ("R&D\u00a0EU", b'"&quot;R&amp;D&#160;EU&quot;"'),
     ],
 )
 def test_tags_that_are_sent(server: Server, tag: str, label: bytes):
-    """Prevents: one tag becomes several, and is set again each night."""
+    """Prevents: the server splits a tag into several, so each refresh sends the tag again."""
     body = sent_tags(server, tag)
     assert body == b"<tsRequest><tags><tag label=%s /></tags></tsRequest>" % label
 
 
 def test_tags_that_are_gone(server: Server):
-    """Prevents: a tag that somebody removed a moment ago stops the others from being removed."""
+    """Prevents: a tag that has just gone stops the pipeline from removing other tags."""
 
     def respond(call: Call) -> None:
         gone = call.path.endswith("/a%2Fb%20%231")
@@ -245,13 +249,13 @@ LIST = "<dataQualityWarningList>{}</dataQualityWarningList>"
         (xml(LIST.format(WARNING.format("1", "Old") + WARNING.format("2", ""))),
          [("1", "Old"), ("2", "")]),
         (xml(LIST.format('<dataQualityWarning id="1"/>')), [("1", "")]),
-        # It is not known which of these a server answers for an asset without a warning.
+        # For an asset without a warning, a server may answer in either of these two ways.
         (xml(LIST.format("")), []),
         (error(404, "404030"), []),
     ],
 )  # fmt: skip
 def test_warnings(server: Server, answer: Any, found: list[tuple[str, str]]):
-    """Prevents: a first warning can never be set, as one is looked for before."""
+    """Prevents: a missing warning ends in an error, so that no warning can ever be set."""
     with server.saying("GET", WARNINGS, answer):
         assert properties.quality_warnings(server.site, LUID) == found
 
@@ -271,7 +275,7 @@ def test_first_warning(server: Server):
 
 @pytest.mark.parametrize("code", ["404004", "403157"])
 def test_warnings_that_cannot_be_read(server: Server, code: str):
-    """Prevents: a warning that cannot be seen passes for none."""
+    """Prevents: a warning that the pipeline may not read passes for no warning."""
     with (
         server.saying("GET", WARNINGS, error(int(code[:3]), code)),
         pytest.raises(RefreshError, match=code),
@@ -289,7 +293,8 @@ def test_warnings_that_cannot_be_read(server: Server, code: str):
     ],
 )
 def test_change_that_others_may_make(server: Server, change: Any, code: str, remedy: str):
-    """Prevents: no message says who has to do what the pipeline's user may not."""
+    """Prevents: an error does not say who may make a change that the pipeline's user may not make.
+    """
     with (
         server.saying("PUT", ITEM, error(403, code, "'x' isn't authorized to update it")),
         pytest.raises(RefusedError, match=remedy),

@@ -1,4 +1,4 @@
-"""What a server tells of itself, and answers to who signs in, as recorded elsewhere."""
+"""Answers about the server, and answers to a sign-in, as recorded elsewhere."""
 
 from typing import Any
 
@@ -22,7 +22,8 @@ INFO = (
     [
         # TSC, server_info_get.xml.
         (INFO.format("10100.16.1024.2100", "10.1.0", "2.4", ""), "10.1.0", "2.4"),
-        # REST reference, Server Info; Migration SDK: a build of Cloud has no number yet.
+        # REST reference, Server Info; Migration SDK: a build of Cloud may have a word as its
+        # version.
         (INFO.format("20253.25.1002", "2025.3.0", "3.27",
                      "<platform>cloud</platform><serverSettings><oAuthEnabled>true</oAuthEnabled>"
                      "</serverSettings>"), "2025.3.0", "3.27"),
@@ -31,7 +32,7 @@ INFO = (
     ],
 )  # fmt: skip
 def test_server_info(server: Server, sign_in: SignIn, body: str, product: str, rest: str):
-    """Prevents: a server whose build is no number, or none at all, cannot be used."""
+    """Prevents: the pipeline cannot use a server whose version is a word, or is missing."""
     with (
         server.saying("GET", "serverInfo", xml(body)),
         server.saying("POST", "auth/signin", xml(CREDENTIALS)),
@@ -47,7 +48,7 @@ def test_server_info(server: Server, sign_in: SignIn, body: str, product: str, r
     [INFO.format("1", "2025.3", "", ""), INFO.format("1", "2025.3", "new", ""), "<serverInfo/>"],
 )
 def test_server_without_a_version(server: Server, sign_in: SignIn, body: str):
-    """Prevents: a server of an unknown version passes for one of ten years ago."""
+    """Prevents: a server of an unknown version passes for a server of ten years ago."""
     with (
         server.saying("GET", "serverInfo", xml(body)),
         pytest.raises(RefreshError, match="does not answer like a Tableau Server"),
@@ -59,7 +60,7 @@ def test_server_without_a_version(server: Server, sign_in: SignIn, body: str):
 # TSC, auth_sign_in.xml.
 WHO = f'<site id="{OTHER}" contentUrl="Samples"/><user id="{LUID}"/>'
 CREDENTIALS = f'<credentials token="t0ken">{WHO}</credentials>'
-# REST reference, Sign In, since 3.20: how long the session lives; and what may follow.
+# REST reference, Sign In, since 3.20: how long the session lives; and attributes that may follow.
 LATER = (
     '<credentials token="t0ken" estimatedTimeToExpiration="239:59:59" new="1">'
     f'<site id="{OTHER}" contentUrl="" name="x"/><user id="{LUID}"/><news/></credentials>'
@@ -72,7 +73,7 @@ WHOLE = f'<?xml version="1.0" encoding="UTF-8"?><tsResponse {SPACE}>{{}}</tsResp
     [
         WHOLE.format(CREDENTIALS).encode(),
         WHOLE.format(LATER).encode(),
-        # TSC, assets of "all fields": with a prefix; and by servers on Windows: with a mark.
+        # TSC, assets of "all fields": a prefix. Servers on Windows: a byte order mark.
         f'<ns0:tsResponse xmlns:ns0="http://tableau.com/api">{CREDENTIALS}</ns0:tsResponse>'.replace(
             "<cred", "<ns0:cred").replace("</cred", "</ns0:cred").replace("<site", "<ns0:site")
             .replace("<user", "<ns0:user").encode(),
@@ -82,7 +83,7 @@ WHOLE = f'<?xml version="1.0" encoding="UTF-8"?><tsResponse {SPACE}>{{}}</tsResp
     ids=["plain", "later", "prefix", "mark", "no declaration"],
 )  # fmt: skip
 def test_sign_in(server: Server, sign_in: SignIn, body: bytes):
-    """Prevents: sign-in fails, as an answer is written in another way."""
+    """Prevents: sign-in fails because the answer has the same XML in another notation."""
     with (
         server.saying("POST", "auth/signin", raw(body)),
         sign_in(url=server.front.url) as site,
@@ -96,11 +97,11 @@ REFUSED = '<error code="401001"><summary>Signin Error</summary><detail>{}</detai
 @pytest.mark.parametrize(
     ("answer", "kind", "said"),
     [
-        # TSC, auth_sign_in_error.xml; and a connected app: TSC, issue 1581.
+        # TSC, auth_sign_in_error.xml; for a connected app, TSC, issue 1581.
         (error(401, "401001", "Error signing in"), CredentialsError, "Check TABLEAU_USERNAME"),
         (error(401, "401002", "x"), RefreshError, "401002"),
         (error(404, "404000", "Site not found"), RefusedError, "404000 Refused: Site not found"),
-        # REST reference, Sign In: the name of the pod is missing, or https.
+        # REST reference, Sign In: the URL lacks the name of the pod, or "https".
         (error(405, "405000", "POST"), RefusedError, "405000"),
         (raw(REFUSED.format("no").encode(), status=401), RefreshError, "does not answer like"),
         (raw(b'{"error": "unauthorized"}', status=401), RefreshError, "does not answer like"),
@@ -115,7 +116,7 @@ REFUSED = '<error code="401001"><summary>Signin Error</summary><detail>{}</detai
     ],
 )
 def test_refused(server: Server, sign_in: SignIn, answer: Any, kind: type, said: str):
-    """Prevents: a user who cannot sign in does not learn why."""
+    """Prevents: the error does not say why a user cannot sign in."""
     with (
         server.saying("POST", "auth/signin", answer),
         pytest.raises(kind, match=said),
@@ -125,7 +126,7 @@ def test_refused(server: Server, sign_in: SignIn, answer: Any, kind: type, said:
 
 
 def test_site_on_another_pod(server: Server, sign_in: SignIn):
-    """Prevents: secrets follow a redirect of Cloud to another pod, or no message gives its name."""
+    """Prevents: secrets follow Cloud's redirect to another pod, or no error names that pod."""
     with (
         server.saying(
             "POST", "auth/signin", hostile.redirect(301, "https://prod-uk-a.example.com")

@@ -19,7 +19,9 @@ def task(schedule: str, *, luid: str = "1", target: str = TARGET) -> str:
 
 
 def schedule(frequency: str, start: str, *intervals: str, about: str = "", end: str = "") -> str:
-    """As Tableau Cloud has it in the task, or Server in the schedule itself."""
+    """A schedule with its times: Tableau Cloud puts it into a task, and Server answers it
+    separately.
+    """
     until = f'end="{end}"' if end else ""
     inside = "".join(f"<interval {each}/>" for each in intervals)
     return (
@@ -40,7 +42,7 @@ NEXT = 'nextRunAt="2024-02-21T02:20:00Z"'
 EVENING = "18:20:00"
 EACH_HALF_HOUR = f"0,30 {','.join(map(str, range(24)))} * * *"
 CASES: dict[str, tuple[str, str, str | None, int | None]] = {
-    # TSC, tasks_with_interval.xml: on Cloud, and by a clock eight hours behind.
+    # TSC, tasks_with_interval.xml: a schedule of Cloud, whose clock is eight hours behind UTC.
     "a day of the week": (
         schedule("Daily", EVENING, 'hours="24"', 'weekDay="Tuesday"', about=NEXT, end=EVENING),
         "daily Tue every 24 hours at 18:20-18:20", "20 18 * * TUE", -480,
@@ -71,7 +73,7 @@ CASES: dict[str, tuple[str, str, str | None, int | None]] = {
         schedule("Daily", "18:20:00", about=f'{NEXT} name="Night" state="Suspended"'),
         '"Night", daily at 18:20 (suspended)', None, -480,
     ),
-    # Other words, and less than that.
+    # Unknown words, and missing parts.
     "another frequency": (
         schedule("Yearly", "18:20:00", 'moon="full"', about=NEXT),
         "yearly every full moon at 18:20", "20 18 * * *", -480,
@@ -93,14 +95,14 @@ CASES: dict[str, tuple[str, str, str | None, int | None]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_task(server: Server, case: str):
-    """Prevents: one schedule of an unknown kind hides the tasks of all."""
+    """Prevents: one schedule of an unknown kind hides the tasks of all data sources."""
     about, when, cron, ahead = CASES[case]
     (found,) = tasks_of(server, task(about))
     assert found.url.endswith("/tasks/extractRefreshes/1")
     assert (found.when, found.cron, found.ahead) == (when, cron, ahead)
 
 
-# TSC, tasks_with_workbook_and_datasource.xml: on Server, a task names its schedule alone.
+# TSC, tasks_with_workbook_and_datasource.xml: on Server, a task only names its schedule.
 NAMED = (
     '<schedule id="b60b" name="Every night" state="Active" priority="50" type="Extract"'
     ' createdAt="2016-02-11T01:42:55Z" updatedAt="2017-07-12T06:00:06Z" frequency="Daily"'
@@ -119,8 +121,7 @@ TIMES = schedule("Daily", "23:00:00", about='id="b60b" name="Every night" ' + NE
     ],
 )
 def test_times_of_a_schedule(server: Server, answer: Any, when: str, cron: str | None):
-    """Prevents: a user who may not see schedules cannot list tasks, or each is asked for
-    again and again."""
+    """Prevents: a hidden schedule hides its tasks, or the pipeline asks for it repeatedly."""
     with server.saying("GET", SCHEDULE, answer) as asked:
         found = tasks_of(
             server,
@@ -137,7 +138,7 @@ def test_times_of_a_schedule(server: Server, answer: Any, when: str, cron: str |
 
 
 def test_site_without_tasks(server: Server):
-    """Prevents: no tasks pass for tasks that may not be seen."""
+    """Prevents: an empty list of tasks passes for tasks that the user may not see."""
     assert tasks_of(server) == []
     with server.saying("GET", TASKS, xml("")):
         assert server.site.refresh_tasks() == {}
@@ -145,7 +146,7 @@ def test_site_without_tasks(server: Server):
 
 @pytest.mark.parametrize(("status", "code"), [(403, "403004"), (401, "401002")])
 def test_tasks_that_may_not_be_seen(server: Server, status: int, code: str):
-    """Prevents: tasks that may not be seen pass for none, and undo what the pipeline publishes."""
+    """Prevents: tasks that the user may not see pass for no tasks, and later undo a publish."""
 
     def respond(call: Call) -> None:
         error(status, code)(call)

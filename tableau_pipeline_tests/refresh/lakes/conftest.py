@@ -1,4 +1,4 @@
-"""What tests of lakes share."""
+"""Fixtures for the tests of lakes."""
 
 from pathlib import Path
 
@@ -10,5 +10,5 @@ from tableau_pipeline_tests.refresh.lakes.support import sql_catalog
 
 @pytest.fixture
 def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlCatalog:
-    """An Iceberg catalog in SQLite, which the environment names to pyiceberg."""
+    """An Iceberg catalog in SQLite. Environment variables name the catalog to pyiceberg."""
     return sql_catalog(monkeypatch, tmp_path, f"file://{tmp_path}/lake")

@@ -26,7 +26,7 @@ _TYPES = {
     "price": "decimal(10,2)",
 }
 _FEATURES = ["deletionVectors", "columnMapping"]
-# From the alphabet of base85 in Python to the one of Delta.
+# Translates Python's alphabet of base85 to Delta's alphabet.
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _Z85 = bytes.maketrans(
     f"{_DIGITS}!#$%&()*+-;<=>?@^_`{{|}}~".encode(),
@@ -35,12 +35,12 @@ _Z85 = bytes.maketrans(
 
 
 def z85(data: bytes) -> str:
-    """Bytes as Delta's logs have them."""
+    """Encode bytes as a text for Delta's logs."""
     return base64.b85encode(data, pad=True).translate(_Z85).decode()
 
 
 def vector(positions: frozenset[int], *, is_run: bool = False) -> bytes:
-    """A bitmap as Delta's files have it: the high half of all positions is 0."""
+    """A bitmap in the form of Delta's files. The high half of each position is 0."""
     bitmap = BitMap(positions)
     if is_run:
         bitmap.run_optimize()
@@ -51,10 +51,10 @@ class DeltaWriter:
     """Writes a Delta table in a folder.
 
     Attributes:
-        physical: of each column, its name in the files.
-        features: what readers must know.
-        kinds: where vectors are: in the log, or in files with a relative or an absolute path.
-        widened: for each column with a wider type than in its files, its type now.
+        physical: the name of each column in the files.
+        features: the features that readers must support.
+        kinds: the places for vectors: in the log, or in files with a relative or an absolute path.
+        widened: the new type of each column whose type is narrower in the files.
         mapped_by: what identifies mapped columns in files: "name" or "id".
     """
 
@@ -82,7 +82,7 @@ class DeltaWriter:
         self.describe({})
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add rows in new files, one of each partition."""
+        """Add rows in new files, one file for each partition."""
         for values, part in parted(rows, self.by).items():
             folders = [
                 f"{self.physical[by]}={quote(str(value), safe='')}"
@@ -121,7 +121,7 @@ class DeltaWriter:
             self._vectors[name] = frozenset()
 
     def delete(self, name: str, positions: frozenset[int]) -> None:
-        """Let these rows of a file be deleted, and no others."""
+        """Let exactly the rows at these positions of a file be deleted."""
         # A commit must not remove and add the same file with the same vector.
         if positions != self.ledger.deleted.get(name, frozenset()):
             self._removed.append(name)
@@ -135,11 +135,11 @@ class DeltaWriter:
         self.ledger.deleted.pop(name, None)
 
     def commit(self, *, at: int = 0, **more: Any) -> None:
-        """Commit what was collected as the next version.
+        """Commit the collected changes as the next version.
 
         Args:
             at: the time in milliseconds.
-            more: further fields of the information about the commit.
+            more: further fields of the commit's `commitInfo`.
         """
         about = {"commitInfo": {"timestamp": at, "operation": "WRITE", **more}}
         removed = [self._removal(name) for name in self._removed]
@@ -161,7 +161,7 @@ class DeltaWriter:
         return {"remove": removed | ({"deletionVector": known} if known else {})}
 
     def _written_vectors(self) -> dict[str, dict[str, Any]]:
-        """Write vectors within the log, or in one file of this commit."""
+        """Write vectors into the log or into one file; return their descriptions."""
         found, file, id_ = {}, b"\x01", uuid4()
         folder = self.draw.choice(["", "ab"])
         path = self.location / folder / f"deletion_vector_{id_}.bin"
@@ -186,7 +186,7 @@ class DeltaWriter:
         return found
 
     def describe(self, names: Mapping[str, str]) -> None:
-        """Describe the table again, with other names of columns."""
+        """Describe the table again. `names` has new names for some of the columns."""
         fields = [
             {
                 "name": names.get(name, name),

@@ -1,4 +1,4 @@
-"""A small writer of Iceberg tables with deletes, most of which pyiceberg cannot write."""
+"""A small writer of Iceberg tables with deletes. pyiceberg cannot write most kinds of deletes."""
 
 import json
 import random
@@ -51,8 +51,8 @@ class Entry:
     """A file of a table.
 
     Attributes:
-        number: the sequence number of the commit that added it.
-        of: the data files whose rows it deletes; () for a data file.
+        number: the sequence number of the commit that added the file.
+        of: the data files from which this file deletes rows; () for a data file.
     """
 
     file: DataFile
@@ -64,9 +64,9 @@ class IcebergWriter:
     """Writes an Iceberg table without a catalog.
 
     Attributes:
-        version: of the format; from 3 on, deletes are vectors.
-        more: fields of the schema that files lack.
-        format_of_deletes: as the metadata say it.
+        version: the version of the format; from version 3 on, deletes are vectors.
+        more: additional fields of the schema, which the files lack.
+        format_of_deletes: the format of delete files according to the metadata.
     """
 
     format: LakeFormat = "iceberg"
@@ -99,7 +99,7 @@ class IcebergWriter:
         )
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Add rows in new files, one of each partition."""
+        """Add rows in new files, one file for each partition."""
         for values, part in parted(rows, self.by).items():
             name = f"data/{uuid4()}.parquet"
             fields = [
@@ -116,26 +116,26 @@ class IcebergWriter:
             self._files[name] = Entry(file, self.number + 1)
 
     def delete(self, name: str, positions: frozenset[int]) -> None:
-        """Let these rows of a file be deleted, and no others."""
+        """Let exactly the rows at these positions of a file be deleted."""
         if positions != self.ledger.deleted.get(name, frozenset()):
             self._changed[name] = self.ledger.deleted.get(name, frozenset())
             self.ledger.deleted[name] = positions
 
     def remove(self, name: str) -> None:
-        """Remove a file; what deletes its rows may stay."""
+        """Remove a data file. Files that delete its rows may stay."""
         del self.ledger.held[name], self._files[name]
         self.ledger.deleted.pop(name, None)
         self._changed.pop(name, None)
 
     def delete_by_values(self, *columns: str) -> None:
-        """Delete rows by a file with values, which is not written."""
+        """Add a file of equality deletes to the metadata. The file itself is not written."""
         ids = [self.schema.find_field(name).field_id for name in columns]
         content = DataFileContent.EQUALITY_DELETES
         file = self._file("data/values.parquet", content, Record(), 1, equality_ids=ids)
         self._deletes.append(Entry(file, self.number + 1))
 
     def commit(self, *, at: int = 0) -> None:
-        """Commit what was collected as the next version, at a time in milliseconds."""
+        """Commit the collected changes as the next version. `at` is the time in milliseconds."""
         self.number += 1
         (self._write_vectors if self.version > 2 else self._write_positions)()
         self._changed = {}
@@ -160,7 +160,7 @@ class IcebergWriter:
                 grown[name] = now - before
             else:
                 again.add(name)
-        # Positions that are deleted no longer take the files that have them along.
+        # Drop the delete files of data files that have rows again.
         dropped = [entry for entry in self._deletes if again & {*entry.of}]
         self._deletes = [entry for entry in self._deletes if entry not in dropped]
         again |= {name for entry in dropped for name in entry.of if name in self._files}
@@ -168,7 +168,7 @@ class IcebergWriter:
         together: dict[Any, list[str]] = {}
         for name in wanted:
             if wanted[name]:
-                # Deletes of several files, or of one, which bounds tell.
+                # A delete file is for one data file, or for several. Its bounds can tell which.
                 alone = self.draw.random() < 0.5
                 key = name if alone else tuple(self._files[name].file.partition._data)
                 together.setdefault(key, []).append(name)
@@ -200,12 +200,12 @@ class IcebergWriter:
         self._deletes.append(Entry(file, self.number, tuple(names)))
 
     def _write_vectors(self) -> None:
-        """Write vectors into one file, where those that they replace stay, too."""
+        """Write the new vectors into a new file, and forget the deletes that they replace."""
         names = [name for name in self._changed if self.ledger.deleted[name]]
         self._deletes = [
             entry
             for entry in self._deletes
-            # A file with positions of several files may stay: the vector has them, too.
+            # A delete file for several data files may stay: the new vector has its positions, too.
             if not {*entry.of} & {*self._changed} or (len(entry.of) > 1 and {*entry.of} & {*names})
         ]
         name, content, blobs = f"data/{uuid4()}.puffin", b"PFA1", list[dict[str, Any]]()
@@ -251,14 +251,14 @@ class IcebergWriter:
 
     def _manifest(self, entries: Sequence[Entry], content: ManifestContent) -> ManifestFile:
         path = self.location / "metadata" / f"{uuid4()}.avro"
-        # Files in the second version lack the fields that came with the third one.
+        # Files of format version 2 lack the fields that came with version 3.
         file = data_file_with_partition(self.spec.partition_type(self.schema), self.version)
         schema = manifest_entry_schema_with_data_file(self.version, file)
         records = []
         for entry in entries:
             is_new = entry.number == self.number
             status = ManifestEntryStatus.ADDED if is_new else ManifestEntryStatus.EXISTING
-            # A new entry gets the number of its manifest.
+            # A new entry gets the sequence number of its manifest.
             known = None if is_new else entry.number
             record = ManifestEntry.from_args(
                 _table_format_version=3,

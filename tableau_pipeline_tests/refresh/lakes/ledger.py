@@ -1,7 +1,6 @@
-"""Tables of lakes with deletes that are written by hand, and a ledger of their rows.
+"""Lake tables with deletes that the tests write themselves, and a ledger of their rows.
 
-The libraries neither write such tables, nor are they the judges: the ledger has the rows that were
-drawn.
+The libraries cannot write such tables. The ledger has the drawn rows, with which tests compare.
 """
 
 import random
@@ -27,7 +26,7 @@ SCHEMA = pa.schema(
         "price": pa.decimal128(10, 2),
     }
 )
-# Instants beyond the nanoseconds of 64 bits, too.
+# Instants that 64 bits cannot hold in nanoseconds.
 _MOMENTS = (datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC))
 
 
@@ -50,7 +49,7 @@ def drawn_rows(draw: random.Random, ids: Iterable[int]) -> list[Row]:
 
 @dataclass
 class Ledger:
-    """The rows of a table by file, and which of them are deleted.
+    """The rows of a table by file, and the positions of the deleted rows.
 
     Attributes:
         held: the rows of each file, by the name of the file.
@@ -73,12 +72,12 @@ class Ledger:
         return [row for name in self.held for row in self.kept(name)]
 
     def copy(self) -> "Ledger":
-        """The ledger as it is now."""
+        """A copy of the ledger in its present state."""
         return Ledger({**self.held}, {**self.deleted})
 
 
 class Writer(Protocol):
-    """Writes a table: changes are collected, and then committed together."""
+    """Writes a table: collects changes, and then commits all changes together."""
 
     format: LakeFormat
     location: Path
@@ -88,17 +87,17 @@ class Writer(Protocol):
         """Add rows in new files."""
 
     def delete(self, name: str, positions: frozenset[int]) -> None:
-        """Let these rows of a file be deleted, and no others."""
+        """Let exactly the rows at these positions of a file be deleted."""
 
     def remove(self, name: str) -> None:
         """Remove a file."""
 
     def commit(self) -> None:
-        """Commit what was collected as the next version."""
+        """Commit the collected changes as the next version."""
 
 
 def change(draw: random.Random, writer: Writer, *, first_id: int) -> None:
-    """Commit a drawn version."""
+    """Draw changes to files and new rows, and commit them as a version."""
     ledger = writer.ledger
     for name in [*ledger.held]:
         deleted, count = ledger.deleted.get(name, frozenset()), len(ledger.held[name])
@@ -108,7 +107,7 @@ def change(draw: random.Random, writer: Writer, *, first_id: int) -> None:
                 writer.delete(name, deleted | more)
             case "all":
                 writer.delete(name, frozenset(range(count)))
-            case "other":  # As a restored version has it.
+            case "other":  # As if a version were restored.
                 writer.delete(name, frozenset(draw.sample(range(count), draw.randint(0, count))))
             case "remove":
                 writer.remove(name)
@@ -133,7 +132,7 @@ def write_parquet(draw: random.Random, path: Path, rows: Sequence[Row], schema: 
 
 
 def parted(rows: Sequence[Row], by: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows by the values of partition columns."""
+    """Group rows by the values of the partition columns."""
     parts: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         parts.setdefault(tuple(row[name] for name in by), []).append(row)

@@ -1,7 +1,8 @@
 """Write Delta and Iceberg tables with Spark itself: `python spark_tables.py FOLDER`.
 
-Runs alone, in an environment with a Spark for which both have a jar. Next to the folders `delta`
-and `iceberg` with the tables, `delta.rows` and `iceberg.rows` have their rows as Spark reads them.
+Run this script in an environment whose Spark has a jar of both formats. The script writes tables
+into the folders `delta` and `iceberg`. The folders `delta.rows` and `iceberg.rows` get the rows
+that Spark reads from the tables.
 """
 
 import random
@@ -30,7 +31,7 @@ _MERGE = (
 _DELETE = "DELETE FROM {path} WHERE id = 3"
 _NO_VECTORS = "'delta.enableDeletionVectors' = 'false'"
 _VECTORS = "'delta.enableDeletionVectors' = 'true'"
-# By table: its partitioning, its properties, and what happens to it.
+# For each table: its partitioning, its properties, and the statements that change it.
 _DELTA = {
     "plain": ("", _NO_VECTORS, [f"INSERT INTO {{path}} {_MORE} WHERE id > 19"]),
     "merged": ("", _NO_VECTORS, [_MERGE, "DELETE FROM {path} WHERE id = 3", "OPTIMIZE {path}"]),
@@ -117,7 +118,7 @@ _WRITTEN = 40
 
 
 def drawn(format_: str, number: int) -> tuple[str, str, list[str], set[int]]:
-    """Draw a table: its partitioning, its properties, what happens to it, and the ids it keeps."""
+    """Draw a table: its partitioning, properties and statements, and the ids that remain."""
     draw = random.Random(f"{format_} {number}")
     by = draw.choice(["", "PARTITIONED BY (day)", "PARTITIONED BY (word, flag)"])
     version = draw.choice([_SECOND, _THIRD])

@@ -1,4 +1,4 @@
-"""A data source whose model is a table of a lake; Iceberg tables as other engines leave them."""
+"""A data source whose model is a lake table, and Iceberg tables as other engines write them."""
 
 import gzip
 from collections.abc import Iterable
@@ -34,11 +34,11 @@ def follow(
     policy: Policy = BY_ID,
     **more: object,
 ) -> None:
-    """Declare that the one table of a data source is a table of a lake."""
+    """Declare that the only table of a data source comes from a lake table."""
     where = location if isinstance(location, InCatalog) else str(location)
     source = LakeTable(**{format_: where})
     (table,) = pipeline.declaration.tables
-    # Published rows are compared one by one below.
+    # The tests compare all published rows themselves.
     pipeline.declare(
         tables=(replace(table, source=source, policy=policy, guard=LAX, **more),),
         reconcile=Reconcile(),
@@ -47,13 +47,13 @@ def follow(
 
 
 def published(pipeline: Pipeline) -> list[str]:
-    """The rows of the published data source, in an order of their own."""
+    """The rows of the published data source, as `in_order` returns them."""
     (item,) = pipeline.found()
     return in_order(published_rows(pipeline.eyes, str(item.id)))
 
 
 def in_order(rows: pa.Table) -> list[str]:
-    """Rows as texts, which all writers of a table agree on."""
+    """Rows as sorted texts, which are the same for every writer of a table."""
     columns = sorted(rows.schema.names)
     return sorted(str([_plain(row[name]) for name in columns]) for row in rows.to_pylist())
 
@@ -72,7 +72,7 @@ def rows_of(ids: Iterable[int], word: str = "a") -> pa.Table:
 
 
 def values_of_all_types() -> pa.Table:
-    """Rows with values that writers and readers may take for others."""
+    """Rows with values that a writer or a reader may confuse with other values."""
     moment = datetime(2024, 2, 29, 23, 59, 59, 999_999, UTC)
     prices = [Decimal("-0.01"), Decimal("99999999.99"), None, Decimal(0)]
     return pa.table(
@@ -101,7 +101,7 @@ CATALOG = "lake"
 def sql_catalog(
     monkeypatch: pytest.MonkeyPatch, folder: Path, warehouse: str, **properties: str
 ) -> SqlCatalog:
-    """Return a catalog in SQLite, and name it to pyiceberg."""
+    """Make a catalog in SQLite, and let an environment variable name it to pyiceberg."""
     uri = f"sqlite:///{folder}/catalog.db"
     monkeypatch.setenv(f"PYICEBERG_CATALOG__{CATALOG.upper()}__URI", uri)
     made = SqlCatalog(CATALOG, uri=uri, warehouse=warehouse, **properties)
@@ -110,7 +110,7 @@ def sql_catalog(
 
 
 def table_of(catalog: SqlCatalog, rows: pa.Table, name: str = "orders") -> Table:
-    """Return a new table with these rows."""
+    """Return a new table with the rows."""
     made = catalog.create_table(f"db.{name}", schema=rows.schema)
     if rows.num_rows:
         made.append(rows)
@@ -118,14 +118,14 @@ def table_of(catalog: SqlCatalog, rows: pa.Table, name: str = "orders") -> Table
 
 
 def in_catalog(table: Table) -> InCatalog:
-    """Return where the catalog has a table."""
+    """Return the place of a table in its catalog."""
     return InCatalog(CATALOG, ".".join(table.name()))
 
 
 class HadoopTable:
-    """A table without a catalog: its versions are numbered files, of which a hint names one.
+    """A table without a catalog. Its versions are numbered files, and a hint names one version.
 
-    pyiceberg writes it elsewhere, with a catalog of its own.
+    pyiceberg itself writes the metadata elsewhere, with a catalog of its own.
     """
 
     def __init__(self, catalog: SqlCatalog, name: str, rows: pa.Table) -> None:
@@ -138,7 +138,7 @@ class HadoopTable:
         self.append(rows)
 
     def append(self, rows: pa.Table, *, hint: int | None = None) -> None:
-        """Commit more rows, and let the hint name their version, or another one."""
+        """Commit more rows. The hint then names their version, or the version `hint`."""
         self.table.append(rows)
         self.number += 1
         self.write(f"v{self.number}.metadata.json")
@@ -155,20 +155,19 @@ class HadoopTable:
         (self.metadata / "version-hint.text").write_text(text)
 
     def rows(self) -> list[str]:
-        """All rows, also those of versions that were not committed here."""
+        """All rows of pyiceberg's newest version, whatever version the hint names."""
         return in_order(self.table.scan().to_arrow())
 
 
 def folder_of(table: Table) -> Path:
-    """Where a table of a disk is."""
+    """The folder of a table that is on disk."""
     return Path(table.location().removeprefix("file://"))
 
 
 def add_hive_files(table: Table, rows: pa.Table) -> None:
-    """Add rows as files of a Hive table, which lack the columns of the partitions.
+    """Add rows as files of a Hive table, which lack partition columns and field ids.
 
-    The partitions are those of the table, which are identities. Neither do the files name field
-    ids.
+    The table must be partitioned by identities.
     """
     schema = table.schema()
     if table.name_mapping() is None:

@@ -1,4 +1,4 @@
-"""Tables of lakes of each kind, all of which take the same changes."""
+"""A Delta table and an Iceberg table that take the same kinds of changes."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from tableau_pipeline_tests.refresh.lakes.support import add_hive_files, in_cata
 
 KINDS = (
     *("append", "merge", "delete", "overwrite", "optimise", "vacuum"),
-    # How files hold the columns, and how the table is partitioned.
+    # Changes to the columns, and to the partitioning of the table.
     *("add", "drop", "rename", "again", "swap", "reorder", "widen", "partition", "hive"),
 )
 FIRST_DAY = datetime(2024, 2, 25, tzinfo=UTC)
@@ -65,7 +65,7 @@ class Delta:
                 self._evolve(kind, number)
 
     def _evolve(self, kind: str, number: int) -> None:
-        """Change columns with all rows: delta-rs does so in no other way."""
+        """Change columns by a rewrite of all rows, which is the only way in delta-rs."""
         held = changed = self.rows()
         match kind:
             case "drop" if added := _added(held):
@@ -85,7 +85,7 @@ class Delta:
 
 
 class Iceberg:
-    """An Iceberg table that is changed by pyiceberg, or as other engines do."""
+    """An Iceberg table that pyiceberg changes, sometimes as other engines would."""
 
     format = "iceberg"
 
@@ -124,7 +124,7 @@ class Iceberg:
                 self._evolve(kind, ids, number, held)
 
     def _evolve(self, kind: str, ids: set[int], number: int, held: pa.Table) -> None:
-        """Change the schema alone, without a snapshot."""
+        """Change only the schema, without a snapshot."""
         table, added = self.table, _added(held)
         match kind:
             case "add":
@@ -149,16 +149,16 @@ class Iceberg:
 
     @property
     def _free(self) -> list[NestedField]:
-        """The columns but the key that never partitioned the table.
+        """The columns that are not the key and never partitioned the table.
 
-        pyiceberg does not write to a table that has dropped another one.
+        pyiceberg does not write to a table that has dropped a column of another kind.
         """
         used = {each.source_id for spec in self.table.specs().values() for each in spec.fields}
         _, *fields = sorted(self.table.schema().fields, key=lambda field: field.name != "id")
         return [field for field in fields if field.field_id not in used]
 
     def _partition(self, *by: str) -> None:
-        """Partition what is written from now on."""
+        """Partition the rows that are written from now on."""
         with self.table.update_spec() as change:
             for field in self.table.spec().fields:
                 change.remove_field(field.name)
@@ -177,7 +177,7 @@ def _schema(table: Table, change: Callable[[UpdateSchema], object]) -> None:
 
 
 def _in_place(ids: set[int], held: pa.Table, reorder: Callable[[list[str]], None]) -> None:
-    """Bring columns back to where their names were, or not."""
+    """Put the columns' names back into their former order, for most numbers of ids."""
     if len(ids) % 4:
         reorder(held.schema.names)
 
@@ -188,7 +188,7 @@ def _added(rows: pa.Table) -> str | None:
 
 
 def dated(ids: Iterable[int], word: str = "a") -> pa.Table:
-    """Rows with two dates, one of which falls where the other one rises, or is missing."""
+    """Rows with two dates. Where "made" rises, "sent" falls or is missing."""
     ids = list(ids)
     made = [FIRST_DAY.date() + timedelta(days=n) for n in ids]
     sent = [FIRST_DAY.date() + timedelta(days=12 - n) if n % 4 else None for n in ids]
@@ -197,7 +197,7 @@ def dated(ids: Iterable[int], word: str = "a") -> pa.Table:
 
 
 def _like(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with all columns that the table has by now."""
+    """The rows with all columns of the schema. Missing columns get numbers."""
     columns = {
         field.name: rows[field.name].cast(field.type)
         if field.name in rows.schema.names

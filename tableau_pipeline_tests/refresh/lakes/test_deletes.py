@@ -1,4 +1,4 @@
-"""Deletes in lake tables: what is read, and what an update takes as changed."""
+"""Deletes in lake tables: the rows that are read, and the rows that an update sends."""
 
 import random
 from collections import Counter
@@ -39,19 +39,19 @@ from tableau_pipeline_tests.refresh.lakes.support import follow, in_order, publi
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.shipping import refused
 
-# The columns by which a table is partitioned.
 Maker = Callable[[Path, random.Random], Writer]
+# The columns by which a table is partitioned.
 PARTITIONS = ((), (), ("day",), ("word", "price"))
 
 
 def delta_table(folder: Path, draw: random.Random) -> Writer:
-    """A Delta table without versions."""
+    """A writer of a Delta table that has no versions yet."""
     by, is_mapped = draw.choice(PARTITIONS), draw.random() < 0.5
     return DeltaWriter(folder, draw, by=by, is_mapped=is_mapped)
 
 
 def iceberg_table(folder: Path, draw: random.Random) -> Writer:
-    """An Iceberg table without versions."""
+    """A writer of an Iceberg table that has no versions yet."""
     return IcebergWriter(folder, draw, by=draw.choice(PARTITIONS), version=draw.choice([2, 3]))
 
 
@@ -70,7 +70,7 @@ def read(
     files: Iterable[DataFile] | None = None,
     only: Iterable[str] = SCHEMA.names,
 ) -> Counter[tuple[str, ...]]:
-    """The rows that hyperd reads of files of a version, with the columns in `only`."""
+    """The rows that hyperd reads from files of a version, with the columns in `only`."""
     names = dict(zip(SCHEMA.names, (column.name for column in snapshot.columns), strict=True))
     shown = [names[name] for name in only]
     rows = select_sql(table_source("", snapshot, files=files, only=shown))
@@ -82,7 +82,7 @@ def read(
 def versions(
     writer: Writer, draw: random.Random, copies: LocalCopies, count: int = 3
 ) -> Iterator[tuple[Snapshot, Ledger]]:
-    """Commit drawn versions; yield each as it is read, and the ledger of its rows."""
+    """Commit drawn versions; yield each version as the pipeline reads it, and its ledger."""
     source = LakeTable(**{writer.format: str(writer.location)})
     snapshots = LakeSnapshots(SnapshotStore(Path("/none")), {"t": source}, copies)
     for number in range(count):
@@ -97,13 +97,14 @@ def versions(
 
 
 def check_table(connection: Connection, writer: Writer, draw: random.Random, copies: LocalCopies):
-    """Compare versions of a drawn table, and what is common to two of them, with its ledger."""
+    """Compare each version of a drawn table, and the rows that two versions share, with the ledger.
+    """
     before: tuple[Snapshot, Ledger] | None = None
     for newest, ledger in versions(writer, draw, copies):
         rows = as_texts(ledger.rows())
         assert read(connection, newest) == rows
         assert newest.row_count == rows.total()
-        # A local copy of some columns is not taken for one of others.
+        # A local copy of some columns must not pass for a copy of other columns.
         days = Counter((_as_text(row["day"]),) for row in ledger.rows())
         assert read(connection, newest, only=["day"]) == days
         if before and before[0].columns == newest.columns:
@@ -111,7 +112,7 @@ def check_table(connection: Connection, writer: Writer, draw: random.Random, cop
             columns, table = newest.columns, Table("t", model="t")
             pair = (TableVersion(each, each.fingerprint, None) for each in (newest, old))
             change_ = TableChange(table, columns, *pair, published_rows=old.row_count)
-            # Rows of files that both versions have are read once, and count as common to both.
+            # Rows that both versions have in the same file are read once, and count as shared.
             stay = {name: then.kept_at(name) & ledger.kept_at(name) for name in then.held}
             assert read(connection, newest, change_.shared) == as_texts(
                 then.held[name][number] for name, numbers in stay.items() for number in numbers
@@ -135,7 +136,7 @@ def check_table(connection: Connection, writer: Writer, draw: random.Random, cop
 
 @pytest.mark.slow
 def test_deleted_rows_are_the_update(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: a file that is read as a whole, or sent, because some of its rows were deleted."""
+    """Prevents: the pipeline reads or sends a whole file because some of its rows were deleted."""
     writer = DeltaWriter(tmp_path / "lake", random.Random(1))
     for start in (0, 500):
         writer.add(drawn_rows(writer.draw, range(start, start + 500)))
@@ -146,7 +147,7 @@ def test_deleted_rows_are_the_update(pipeline: Pipeline, tmp_path: Path):
     for positions, shipped in (
         ({1, 7}, RowCounts(deleted=2, inserted=0)),
         ({1, 7, 8}, RowCounts(deleted=1, inserted=0)),
-        # A restored version has rows again.
+        # A restored version has deleted rows again.
         ({8}, RowCounts(deleted=0, inserted=2)),
     ):
         writer.delete(second, frozenset(positions))
@@ -156,12 +157,13 @@ def test_deleted_rows_are_the_update(pipeline: Pipeline, tmp_path: Path):
         assert published(pipeline) == in_order(pa.Table.from_pylist(writer.ledger.rows(), SCHEMA))
     copies = [pq.read_metadata(path) for path in (pipeline.folder / "copies").glob("*.parquet")]
     found = sorted((copy.num_rows, copy.num_columns) for copy in copies)
-    # Of rows that went, and of those that stayed, only the key; of rows that came, all columns.
+    # Copies of deleted and of remaining rows have only the key. Copies of new rows have all
+    # columns.
     assert found == [(1, 1), (2, 1), (2, 5), (497, 1), (498, 1)]
 
 
 def test_a_vector_that_is_gone(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: deleted rows that are published because their vector was removed."""
+    """Prevents: deleted rows are published because their deletion vector is missing."""
     writer = DeltaWriter(tmp_path / "lake", random.Random(1))
     writer.add(drawn_rows(writer.draw, range(9)))
     writer.commit()
@@ -186,7 +188,7 @@ def test_a_vector_that_is_gone(pipeline: Pipeline, tmp_path: Path):
 def test_features_that_are_not_read(
     pipeline: Pipeline, tmp_path: Path, features: list[str], why: str
 ):
-    """Prevents: rows that are read wrong; a refusal without a remedy that the owner has."""
+    """Prevents: the pipeline misreads a table with an unknown feature, or names no remedy."""
     writer = DeltaWriter(tmp_path / "lake", random.Random(1))
     writer.features = features
     writer.describe({})
@@ -197,8 +199,7 @@ def test_features_that_are_not_read(
 
 
 def test_wider_types(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: files that cannot be read once the type of a column is wider; an error of hyperd
-    where a message could name the column and the remedy."""
+    """Prevents: the pipeline cannot read a column with a wider type, or names no remedy."""
     writer = DeltaWriter(tmp_path / "lake", random.Random(1))
     writer.features = ["typeWidening"]
     writer.add(drawn_rows(writer.draw, range(9)))
@@ -217,7 +218,7 @@ def test_wider_types(pipeline: Pipeline, tmp_path: Path):
 
 
 def iceberg(folder: Path, version: int, rows: int = 9) -> IcebergWriter:
-    """An Iceberg table with one file, of which a row is deleted."""
+    """An Iceberg table with one data file and one deleted row."""
     writer = IcebergWriter(folder, random.Random(1), version=version)
     writer.add(drawn_rows(writer.draw, range(rows)))
     writer.commit(at=1_600_000_000_000)
@@ -229,7 +230,7 @@ def iceberg(folder: Path, version: int, rows: int = 9) -> IcebergWriter:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_deletes_that_cannot_be_read(pipeline: Pipeline, tmp_path: Path, version: int):
-    """Prevents: deleted rows that are published because what deletes them is gone or damaged."""
+    """Prevents: deleted rows are published because their delete file is missing or damaged."""
     writer = iceberg(tmp_path / "lake", version)
     follow(pipeline, "iceberg", writer.location)
     (file,) = (
@@ -242,7 +243,7 @@ def test_deletes_that_cannot_be_read(pipeline: Pipeline, tmp_path: Path, version
 
 
 def test_deletes_in_files_of_another_format(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: a remedy that does not help, such as to restore a file that is there."""
+    """Prevents: the error about an ORC delete file names a remedy that does not help."""
     writer = IcebergWriter(tmp_path / "lake", random.Random(1), version=2)
     writer.format_of_deletes = FileFormat.ORC
     writer.add(drawn_rows(writer.draw, range(9)))
@@ -255,7 +256,7 @@ def test_deletes_in_files_of_another_format(pipeline: Pipeline, tmp_path: Path):
 
 
 def test_deletes_by_values(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: deleted rows that are published; a refusal that names no column or remedy."""
+    """Prevents: rows with equality deletes are published, or the refusal names no remedy."""
     writer = iceberg(tmp_path / "lake", 2)
     follow(pipeline, "iceberg", writer.location)
     writer.delete_by_values("id", "word")
@@ -266,7 +267,7 @@ def test_deletes_by_values(pipeline: Pipeline, tmp_path: Path):
         "rewrite_data_files",
         "a Spark model",
     )
-    # Newer files do not have the deleted rows any more.
+    # The rewritten files no longer have the deleted rows.
     (name,) = writer.ledger.held
     rows = writer.ledger.kept(name)
     writer.remove(name)
@@ -277,7 +278,7 @@ def test_deletes_by_values(pipeline: Pipeline, tmp_path: Path):
 
 
 def test_default_values(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: NULL in the rows that are older than a column with a default value."""
+    """Prevents: rows that are older than a column get NULL instead of its default value."""
     writer = iceberg(tmp_path / "lake", 3, rows=2)
     defaults = {
         ("int", 7): 7,
@@ -308,7 +309,7 @@ def test_default_values(pipeline: Pipeline, tmp_path: Path):
     [({}, 1_700_000_000_000), ({"inCommitTimestamp": 1_800_000_000_000}, 1_800_000_000_000)],
 )
 def test_the_time_of_a_version(tmp_path: Path, more: dict[str, int], expected: int):
-    """Prevents: a version that counts as fresh as its newest file, though it only deleted rows."""
+    """Prevents: a version that only deletes rows gets the time of an older file."""
     writer = DeltaWriter(tmp_path / "lake", random.Random(1))
     writer.add(drawn_rows(writer.draw, range(9)))
     writer.commit(at=1_600_000_000_000)
@@ -328,8 +329,7 @@ MAKERS = (delta_table, iceberg_table)
 @pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS)
 def test_rows_are_those_of_the_ledger(tmp_path: Path, make: Maker):
-    """Prevents: deleted rows that are published, rows that are lost, and rows that are sent again,
-    from a table with deletes."""
+    """Prevents: a table with deletes publishes deleted rows, loses rows, or sends rows again."""
     check_tables(tmp_path, make, range(5))
 
 
@@ -337,7 +337,7 @@ def test_rows_are_those_of_the_ledger(tmp_path: Path, make: Maker):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("make", MAKERS)
 def test_rows_of_many_tables(tmp_path: Path, make: Maker):
-    """Prevents: the same, in combinations of features that are rare."""
+    """Prevents: rare combinations of features publish deleted rows, or lose or repeat rows."""
     check_tables(tmp_path, make, range(1000, 2000))
 
 

@@ -1,4 +1,4 @@
-"""The names by which catalogs and settings of pyiceberg have credentials for files."""
+"""The names that catalogs and pyiceberg's settings use for the credentials of files."""
 
 from datetime import UTC, datetime
 
@@ -27,11 +27,11 @@ IN_2033 = datetime.fromtimestamp(2_000_000_000, UTC)
 def found(
     url: str, settings: Properties, handed_out: Properties, own: Properties = NONE
 ) -> Credentials | None:
-    """The credentials of a table: `own` are properties that its owner has set."""
+    """The credentials of a table. `own` has the properties that the table's owner has set."""
     metadata = new_table_metadata(
         Schema(), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, url, own
     )
-    # pyiceberg mixes them in this way.
+    # pyiceberg merges the properties in this order.
     io = LakeIO({**settings, **own, **handed_out})
     return of_table(Table(("orders",), metadata, "", io, NoopCatalog("lake", **settings)), url)
 
@@ -50,7 +50,7 @@ def found(
     ],
 )
 def test_names(url: str, handed_out: Properties, secrets: Properties):
-    """Prevents: credentials that a catalog hands out, or that settings have, are not found."""
+    """Prevents: the pipeline does not find credentials of a catalog, or of the settings."""
     for each in (found(url, NONE, handed_out), found(url, handed_out, NONE)):
         assert each
         assert each.secrets == secrets
