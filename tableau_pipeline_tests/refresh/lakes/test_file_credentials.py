@@ -69,14 +69,13 @@ def test_names(url: str, handed_out: Properties, secrets: Properties):
     ],
 )
 def test_incomplete(url: str, settings: Properties, handed_out: Properties):
-    """Prevents: credentials from two sources, or for another account, in place of those of the
-    environment."""
+    """Prevents: the pipeline mixes credentials of two sources, or uses another account's."""
     assert found(url, settings, handed_out) is None
 
 
 def test_both():
-    """Prevents: credentials of the settings in place of those for the table; a token of one with
-    the keys of the other; no endpoint because only the settings have it."""
+    """Prevents: credentials of the settings and of the catalog are mixed, or an endpoint is lost.
+    """
     settings = {
         **dict.fromkeys(KEYS, "own"),
         "s3.session-token": "own",
@@ -94,7 +93,7 @@ def test_both():
 
 
 def test_properties_of_the_table():
-    """Prevents: users who may change a table have credentials sent to a host of their own."""
+    """Prevents: the properties of a table make the pipeline send credentials to a foreign host."""
     own = {"s3.endpoint": "http://elsewhere", "client.region": "elsewhere"}
     both = found(S3, NONE, KEYS, own)
     assert both
@@ -114,17 +113,17 @@ def test_properties_of_the_table():
     ],
 )
 def test_expiry(url: str, handed_out: Properties):
-    """Prevents: credentials that are used until the store refuses them."""
+    """Prevents: the pipeline uses expired credentials until the store refuses them."""
     by_catalog, by_settings = found(url, NONE, handed_out), found(url, handed_out, NONE)
     assert by_catalog
     assert by_catalog.expires_at == IN_2033
     assert by_settings
-    # Nothing renews settings.
+    # Nothing can renew the credentials in settings, so their expiry is ignored.
     assert by_settings.expires_at is None
 
 
 def test_an_expiry_that_is_no_number():
-    """Prevents: an exception of a library where a catalog names no time."""
+    """Prevents: an expiry that is no number ends in an exception of a library."""
     unknown = found(S3, NONE, {**KEYS, "s3.session-token-expires-at-ms": "never"})
     assert unknown
     assert unknown.expires_at is None

@@ -1,4 +1,4 @@
-"""Iceberg: its catalogs, its versions, and files that delta-rs and pyiceberg never write."""
+"""Iceberg's catalogs, its versions, and files that pyiceberg never writes."""
 
 import json
 from collections.abc import Generator
@@ -49,7 +49,7 @@ def lake(pipeline: Pipeline, catalog: SqlCatalog) -> HadoopTable:
 
 @pytest.mark.slow
 def test_a_hint_that_lags(pipeline: Pipeline, lake: HadoopTable):
-    """Prevents: no change for ever, because a hint names an old version."""
+    """Prevents: new versions are never published because the hint names an old version."""
     lake.append(rows_of([2]), hint=1)
     pipeline.run()
     assert published(pipeline) == lake.rows()
@@ -59,7 +59,7 @@ def test_a_hint_that_lags(pipeline: Pipeline, lake: HadoopTable):
 
 
 def test_versions_beyond_a_gap(pipeline: Pipeline, lake: HadoopTable):
-    """Prevents: a version is published that Iceberg itself does not find from the hint."""
+    """Prevents: a refresh publishes a version that Iceberg itself would not find from the hint."""
     lake.table.append(rows_of([2]))
     lake.write("v3.metadata.json")
     pipeline.run()
@@ -68,12 +68,11 @@ def test_versions_beyond_a_gap(pipeline: Pipeline, lake: HadoopTable):
 
 @pytest.mark.parametrize("name", ["v10.gz.metadata.json", "v10.metadata.json.gz"])
 def test_no_hint(pipeline: Pipeline, lake: HadoopTable, name: str):
-    """Prevents: a table that cannot be read because its hint was not copied along, or because its
-    metadata are packed under the older name."""
+    """Prevents: a table cannot be read because its hint is missing or its metadata are packed."""
     lake.table.append(rows_of([2]))
     lake.write(name)
     (lake.metadata / "version-hint.text").unlink()
-    # Both of these, Hadoop leaves behind.
+    # Hadoop leaves both of these files behind.
     lake.table.append(rows_of([3]))
     lake.write(f"{uuid4()}.metadata.json")
     lake.write(".v99.metadata.json.crc")
@@ -83,7 +82,7 @@ def test_no_hint(pipeline: Pipeline, lake: HadoopTable, name: str):
 
 @pytest.mark.parametrize("name", ["v2.metadata.json", "v2.gz.metadata.json"])
 def test_metadata_that_are_cut_off(pipeline: Pipeline, lake: HadoopTable, name: str):
-    """Prevents: an exception of a library that does not name the file."""
+    """Prevents: damaged metadata end in an exception that does not name the file."""
     lake.write(name)
     file = lake.metadata / name
     file.write_bytes(file.read_bytes()[:-20])
@@ -106,8 +105,7 @@ CATALOG = ["has a catalog, as ", " shows", "declare source: {ice"]
 def test_no_version_for_certain(
     pipeline: Pipeline, lake: HadoopTable, file: str, hint: str, parts: list[str]
 ):
-    """Prevents: a version is guessed where the hint names none; one is published that lost against
-    another one, was refused, or is old, as only a catalog knows."""
+    """Prevents: the pipeline guesses a table's version although only a catalog can know it."""
     lake.hint(hint)
     if file:
         lake.write(file.format(uuid4()))
@@ -115,11 +113,11 @@ def test_no_version_for_certain(
 
 
 def test_a_version_that_the_catalog_refused(pipeline: Pipeline, catalog: SqlCatalog):
-    """Prevents: rows of a commit that failed are published."""
+    """Prevents: rows of a failed commit are published."""
     table = table_of(catalog, rows_of([1]))
     location = table.metadata_location
     table.append(rows_of([2]))
-    # The files of the second version stay, and the catalog knows the first one.
+    # The files of the second version stay, but the catalog knows only the first version.
     catalog.drop_table("db.orders")
     catalog.register_table("db.orders", location)
     follow(pipeline, "iceberg", in_catalog(table))
@@ -128,7 +126,7 @@ def test_a_version_that_the_catalog_refused(pipeline: Pipeline, catalog: SqlCata
 
 
 def test_another_place(pipeline: Pipeline, lake: HadoopTable, tmp_path: Path):
-    """Prevents: a copy of a table whose files are read where the original has them."""
+    """Prevents: a refresh of a copied table reads the files of the original table."""
     link, copy = tmp_path / "link", tmp_path / "copy"
     link.symlink_to(lake.path)
     follow(pipeline, "iceberg", link)
@@ -142,7 +140,7 @@ def test_another_place(pipeline: Pipeline, lake: HadoopTable, tmp_path: Path):
 
 @pytest.mark.parametrize("place", ["elsewhere", "lake/db/orders/../elsewhere"])
 def test_files_elsewhere(pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path, place: str):
-    """Prevents: a table that publishes any file that this machine may read."""
+    """Prevents: a table makes the pipeline publish any file that this machine may read."""
     table, file = table_of(catalog, rows_of([1])), tmp_path / place / "x.parquet"
     file.parent.mkdir(parents=True)
     pq.write_table(rows_of([2]), file)
@@ -153,7 +151,7 @@ def test_files_elsewhere(pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path
 
 @pytest.mark.usefixtures("catalog")
 def test_no_such_table_or_catalog(pipeline: Pipeline):
-    """Prevents: an exception of pyiceberg where a name is mistyped, or a catalog not configured."""
+    """Prevents: a mistyped name or an unknown catalog ends in an exception of pyiceberg."""
     for name in ("db.orders", "nowhere.orders"):
         follow(pipeline, "iceberg", InCatalog("lake", name))
         refused(pipeline.run, f'catalog lake has no Iceberg table "{name}": cor')
@@ -165,8 +163,7 @@ def test_no_such_table_or_catalog(pipeline: Pipeline):
 def test_a_catalog_that_is_away(
     pipeline: Pipeline, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: an error that shows a password; a catalog that is away counts as one without the
-    table, or is created."""
+    """Prevents: an unreachable catalog counts as empty, or its error shows a password."""
     table = table_of(catalog, rows_of([]))
     uris = {
         "postgresql+psycopg2://reader:geheim@127.0.0.1:9/lake": "OperationalError",
@@ -179,7 +176,7 @@ def test_a_catalog_that_is_away(
     for uri, why in uris.items():
         monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", uri)
         error = refused(pipeline.run, why, error=RefreshError)
-        # A refusal would not be tried again, and would count as a table that is gone.
+        # A refusal would not be tried again, and would mean that the table is gone.
         assert type(error) is RefreshError
         assert error.__suppress_context__
         message = str(error)
@@ -193,12 +190,12 @@ TOKEN = "the-token-of-the-catalog"
 
 @dataclass
 class Rest:
-    """A catalog that is asked over HTTP, and has one table.
+    """A catalog with one table, which answers over HTTP.
 
     Attributes:
-        more: what its answer says beyond the metadata.
-        page: a page that it answers in place of everything; "" for none.
-        delegations: which access each request wanted to be given.
+        more: further fields of the catalog's answer, besides the metadata.
+        page: a page that answers every request; "" for no page.
+        delegations: the kinds of access for which requests have asked.
     """
 
     table: Table
@@ -248,8 +245,7 @@ def rest(
 
 @pytest.mark.slow
 def test_a_catalog_that_is_asked_over_http(pipeline: Pipeline, rest: Rest):
-    """Prevents: a table whose catalog is no database cannot be published; no credentials are asked
-    for, or they stop a refresh if they are of no use."""
+    """Prevents: a table of a REST catalog cannot be published, or useless credentials stop it."""
     given = {"s3.access-key-id": "secret"}
     vended = {"storage-credentials": [{"prefix": "file:", "config": given}]}
     for number, more in enumerate(({}, {"config": given}, vended)):
@@ -261,7 +257,7 @@ def test_a_catalog_that_is_asked_over_http(pipeline: Pipeline, rest: Rest):
 
 
 def test_a_page_is_no_answer(pipeline: Pipeline, rest: Rest):
-    """Prevents: an exception of pyiceberg, or the token, where a proxy asks for a sign-in."""
+    """Prevents: a proxy's page ends in an exception of pyiceberg, or an error shows the token."""
     rest.page = f"<html>Sign in, {TOKEN}"
     error = refused(pipeline.run, "The catalog rest cannot be asked", error=RefreshError)
     assert type(error) is RefreshError
@@ -276,7 +272,7 @@ def is_published(pipeline: Pipeline, table: Table) -> bool:
 
 @pytest.mark.slow
 def test_an_empty_table(pipeline: Pipeline, catalog: SqlCatalog):
-    """Prevents: a failure before the first rows arrive."""
+    """Prevents: a table without rows cannot be published."""
     made = table_of(catalog, rows_of([]))
     assert is_published(pipeline, made)
     assert published(pipeline) == []
@@ -286,7 +282,7 @@ def test_an_empty_table(pipeline: Pipeline, catalog: SqlCatalog):
 
 @pytest.mark.slow
 def test_wider_types(pipeline: Pipeline, catalog: SqlCatalog):
-    """Prevents: files that cannot be read any more once the type of a column is wider."""
+    """Prevents: old files cannot be read after a column has got a wider type."""
     narrow = {
         "id": pa.array([1, 2], pa.int32()),
         "price": pa.array([Decimal("1.25"), None], pa.decimal128(5, 2)),
@@ -303,7 +299,7 @@ def test_wider_types(pipeline: Pipeline, catalog: SqlCatalog):
 
 
 def test_files_without_field_ids(pipeline: Pipeline, catalog: SqlCatalog):
-    """Prevents: files without field ids whose columns are taken by their order."""
+    """Prevents: a file without field ids is read by the order of its columns."""
     made = table_of(catalog, rows_of([]))
     file = folder_of(made) / "others.parquet"
     pq.write_table(rows_of([1, 2]).select(["word", "id"]), file)
@@ -318,7 +314,7 @@ ROWS = values_of_all_types().drop_columns(["tiny", "small"])
 @pytest.mark.slow
 @pytest.mark.parametrize("column", [name for name in ROWS.schema.names[1:] if name != "double"])
 def test_partition_columns_that_files_lack(pipeline: Pipeline, catalog: SqlCatalog, column: str):
-    """Prevents: NULL in place of the value that only the path of a Hive table's file had."""
+    """Prevents: a partition value that a Hive table's file lacks is published as NULL."""
     made = table_of(catalog, ROWS.slice(0, 0))
     with made.update_spec() as change:
         change.add_identity(column)
@@ -329,11 +325,11 @@ def test_partition_columns_that_files_lack(pipeline: Pipeline, catalog: SqlCatal
 
 
 def test_a_partition_column_that_pyiceberg_rounds(pipeline: Pipeline, catalog: SqlCatalog):
-    """Prevents: 0.1 that is published as 0.10000000149, and 1e300 as infinity."""
+    """Prevents: 0.1 is published as 0.10000000149, and 1e300 as infinity."""
     made = table_of(catalog, ROWS.slice(0, 0))
     with made.update_spec() as change:
         change.add_identity("double")
-    # These files have the column.
+    # These files have the column "double".
     made.append(ROWS)
     follow(pipeline, "iceberg", in_catalog(made))
     pipeline.run()
@@ -343,7 +339,7 @@ def test_a_partition_column_that_pyiceberg_rounds(pipeline: Pipeline, catalog: S
 
 
 def test_a_month_is_no_value(pipeline: Pipeline, catalog: SqlCatalog):
-    """Prevents: the month of a partition in place of a day that a file lacks."""
+    """Prevents: the month of a partition is published in place of a day that a file lacks."""
     rows = pa.table({"id": [1], "day": pa.array([None], pa.date32())})
     made = table_of(catalog, rows.slice(0, 0))
     with made.update_spec() as change:

@@ -1,4 +1,4 @@
-"""Tables of lakes of all kinds as models: what is published is the version of the table."""
+"""Lake tables as models: a refresh publishes exactly the rows of the table's version."""
 
 import json
 import random
@@ -64,7 +64,7 @@ SHIPPED = [
 def lake(
     request: pytest.FixtureRequest, pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path
 ) -> Any:
-    """A table that is published."""
+    """A lake table that is published."""
     made = request.param(tmp_path, catalog)
     follow(pipeline, made.format, made.location)
     pipeline.run()
@@ -76,7 +76,7 @@ only_delta = pytest.mark.parametrize("lake", [Delta], indirect=True)
 
 
 def accepted(pipeline: Pipeline, today: datetime = FIRST_DAY) -> None:
-    """Refresh; once more with consent if the schema changed."""
+    """Refresh. If the schema has changed, refresh again and accept the change."""
     try:
         pipeline.run(around={"now": today})
     except RefusedError as error:
@@ -88,8 +88,7 @@ def accepted(pipeline: Pipeline, today: datetime = FIRST_DAY) -> None:
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_changed_rows_are_sent(pipeline: Pipeline, lake: Any):
-    """Prevents: a table that goes whole whenever some of its rows change, or is rewritten; a
-    comparison with another version of the table, or with files that it has left."""
+    """Prevents: a few changed rows, or rewritten files, lead to a publish of the whole table."""
     assert isinstance(pipeline.run().plan, NoChange)
     for number, (kind, ids, shipped) in enumerate(SHIPPED):
         lake.change(kind, ids, number)
@@ -110,10 +109,10 @@ def test_changed_rows_are_sent(pipeline: Pipeline, lake: Any):
 
 @pytest.mark.slow
 def test_all_kinds_of_changes(pipeline: Pipeline, lake: Any):
-    """Prevents: values that stay published under the name of another column, or in its place."""
+    """Prevents: values stay published under the name, or in the place, of another column."""
     for number, kind in enumerate(KINDS[::-1] + KINDS[6:8], 100):
         lake.change(kind, {number, number + 100}, number)
-        # These change neither the names of columns nor the files.
+        # The kinds "again" and "swap" change neither the names of columns nor the files.
         if number % 3 == 0 or kind in ("again", "swap"):
             accepted(pipeline)
             assert published(pipeline) == in_order(lake.rows()), kind
@@ -122,7 +121,7 @@ def test_all_kinds_of_changes(pipeline: Pipeline, lake: Any):
 IDS = st.sets(st.integers(0, 12), min_size=1, max_size=5)
 POLICIES = st.sampled_from([BY_ID, BY_ID, Append("id"), ReplaceAll(), Diff(("id", "word"))])
 CHANGES = st.lists(st.tuples(st.sampled_from(KINDS[:6] + KINDS), IDS), min_size=1, max_size=3)
-# By which columns the table is partitioned at first.
+# The columns by which the table is partitioned at first.
 PARTITIONS = st.sampled_from([(), (), ("word",), ("made",), ("made", "word")])
 # A window may change its column, grow or shrink, and the day of the refresh may go back.
 WINDOWS = st.none() | st.builds(
@@ -139,7 +138,7 @@ STEPS = st.lists(st.tuples(POLICIES, CHANGES, WINDOWS, st.integers(0, 15)), min_
 @settings(
     max_examples=10,
     suppress_health_check=list(HealthCheck),
-    # An example takes seconds, and is short enough to be read as it was drawn.
+    # An example takes seconds, so it is not shrunk. It is short enough to be readable.
     phases=[Phase.explicit, Phase.generate],
 )
 @given(by=PARTITIONS, steps=STEPS)
@@ -151,7 +150,7 @@ def test_any_changes(
     by: tuple[str, ...],
     steps: list,
 ):
-    """Prevents: a published data source that is no version of its table, under a green run."""
+    """Prevents: a successful run publishes rows that are no version of the lake table."""
     lake, number = make(tmp_path, catalog, by), 0
     follow(pipeline, lake.format, lake.location)
     pipeline.run(full=True)
@@ -183,7 +182,7 @@ def _kept(rows: pa.Table, window: Retain | None, today: datetime) -> pa.Table:
 @pytest.mark.slow
 @pytest.mark.parametrize("lake", [Delta, Iceberg], indirect=True)
 def test_a_base_that_is_gone_costs_a_whole_publish(pipeline: Pipeline, lake: Any):
-    """Prevents: a refresh that fails for ever once the published files or snapshots are gone."""
+    """Prevents: refreshes fail for ever after the published files or snapshots are gone."""
     lake.change("append" if isinstance(lake, Iceberg) else "overwrite", {20, 21}, 1)
     lake.change("vacuum", set(), 2)
     report = pipeline.run()
@@ -193,7 +192,7 @@ def test_a_base_that_is_gone_costs_a_whole_publish(pipeline: Pipeline, lake: Any
 
 @pytest.mark.slow
 def test_columns_that_are_mapped(pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path):
-    """Prevents: values that are published under the name that a column had in older files."""
+    """Prevents: values are published under the name that their column has in older files."""
     lake = Delta(tmp_path, catalog, by=("word",))
     follow(pipeline, "delta", lake.location)
     pipeline.run()
@@ -223,8 +222,7 @@ def test_columns_that_are_mapped(pipeline: Pipeline, catalog: SqlCatalog, tmp_pa
 
 @pytest.mark.parametrize("has_ids", [True, False])
 def test_columns_that_field_ids_identify(pipeline: Pipeline, tmp_path: Path, *, has_ids: bool):
-    """Prevents: NULL in place of all values, where files have columns under other names, as those
-    of a converted Iceberg table do."""
+    """Prevents: all values become NULL because the files have other names for the columns."""
     writer = DeltaWriter(tmp_path / "lake", random.Random(1), is_mapped=True)
     writer.mapped_by = "id"
     writer.describe({})
@@ -269,7 +267,7 @@ THEN = datetime(1899, 12, 31, tzinfo=UTC)
 def test_times_of_an_older_calendar(
     pipeline: Pipeline, tmp_path: Path, version: str, values: dict[str, Any], *, is_read: bool
 ):
-    """Prevents: dates that are some days off, where Spark itself converts them."""
+    """Prevents: old dates are published some days off because of an older calendar."""
     row = {"id": 1, "word": "a", "price": None, **values}
     writer = DeltaWriter(tmp_path / "lake", random.Random(1))
     writer.add([row])
@@ -290,7 +288,7 @@ def test_times_of_an_older_calendar(
 @pytest.mark.slow
 @only_delta
 def test_another_table_in_its_place(pipeline: Pipeline, lake: Delta):
-    """Prevents: an update against a version of another table that has the same number."""
+    """Prevents: an update builds on a former table's version that has the same number."""
     shutil.rmtree(lake.location)
     for number in range(2):
         write_deltalake(lake.location, dated([number, number + 100], "other"), mode="append")
@@ -302,7 +300,7 @@ def test_another_table_in_its_place(pipeline: Pipeline, lake: Delta):
 @pytest.mark.slow
 @only_delta
 def test_a_restored_table(pipeline: Pipeline, lake: Delta):
-    """Prevents: a restored version taken for that of its number."""
+    """Prevents: a refresh after a restore publishes the wrong rows, or the whole table."""
     lake.change("append", {20}, 1)
     lake.change("delete", {1}, 2)
     pipeline.run()
@@ -318,7 +316,7 @@ def test_a_restored_table(pipeline: Pipeline, lake: Delta):
 def test_an_update_is_proved(
     pipeline: Pipeline, lake: Delta, monkeypatch: pytest.MonkeyPatch, *, lost: bool
 ):
-    """Prevents: a changed row that the comparison loses is not sent, under a green run."""
+    """Prevents: a run succeeds although its comparison has lost a changed row."""
     real = delta.find_affected
 
     def find_affected(connection: Any, change: Any, *args: Any, **more: Any) -> Any:
@@ -363,9 +361,9 @@ def write_iceberg(rows: pa.Table, by: Sequence[str], folder: Path, catalog: SqlC
 def test_types_and_partitions(
     pipeline: Pipeline, catalog: SqlCatalog, tmp_path: Path, format_: Any, write: Callable
 ):
-    """Prevents: values of partition columns, or of some type, that come out as others."""
+    """Prevents: values of some type, or of partition columns, are published as other values."""
     partitions = [[], ["word"], ["day", "flag"]]
-    # delta-rs does not write all decimals in the names of folders.
+    # delta-rs cannot write all decimals into the names of folders.
     others = {"delta": [["plain", "tiny"], ["at", "local"], ["single"]]}
     partitions += others.get(format_, [["price", "plain"]])
     for number, by in enumerate(partitions):
@@ -377,10 +375,10 @@ def test_types_and_partitions(
 
 @pytest.mark.slow
 def test_a_change_of_any_column(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: a change of a value that no comparison of columns sees."""
+    """Prevents: the comparison of columns overlooks a changed value."""
     values = ROWS.drop_columns("id")
     usual, *_ = values.to_pylist()
-    # In each row, one column changes, from each of its values to each other one.
+    # In each row, one column changes. The rows cover all pairs of the column's values.
     pairs = [
         ({**usual, name: before}, {**usual, name: after})
         for name in values.schema.names
@@ -423,7 +421,7 @@ def test_binary_partitions_of_delta(pipeline: Pipeline, tmp_path: Path):
 def test_columns_that_are_refused(
     pipeline: Pipeline, tmp_path: Path, column: str, values: list, why: str
 ):
-    """Prevents: a failure of hyperd where a message could name the column."""
+    """Prevents: an unusable column ends in an error of hyperd, which does not name the column."""
     write_deltalake(tmp_path / "lake", rows_of([1]).append_column(column, pa.array(values)))
     follow(pipeline, "delta", tmp_path / "lake")
     pipeline.declare(nested="json")
@@ -432,7 +430,7 @@ def test_columns_that_are_refused(
 
 @pytest.mark.slow
 def test_instants_in_a_zone(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: a declared zone that shifts no instant of a lake, or keeps updates from it."""
+    """Prevents: a declared time zone shifts no instants of a lake table, or prevents updates."""
     lake, winter = tmp_path / "lake", datetime(2024, 1, 1, 12, tzinfo=UTC)
     at = pa.array([winter], pa.timestamp("us", "UTC"))
     write_deltalake(lake, rows_of([1]).append_column("at", at))

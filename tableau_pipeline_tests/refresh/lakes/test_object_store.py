@@ -1,4 +1,4 @@
-"""Tables of lakes in an object store."""
+"""Lake tables in an object store."""
 
 import random
 import re
@@ -48,7 +48,7 @@ def store(
         yield store
 
 
-# Iceberg's catalog of tests and hyperd's own reading are set up for S3 alone.
+# The Iceberg catalog of the tests, and hyperd's own reads, are set up only for S3.
 ON_S3 = pytest.mark.parametrize(
     "store", [pytest.param(S3Server, id="S3", marks=pytest.mark.slow)], indirect=True
 )
@@ -58,7 +58,7 @@ ON_S3 = pytest.mark.parametrize(
 def settings(store: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     for name, value in store.settings.items():
         monkeypatch.setenv(name, value)
-    # Stores that were opened before know the servers of other tests.
+    # Stores that were opened before belong to the servers of other tests.
     store_at.cache_clear()
     yield
     store_at.cache_clear()
@@ -66,14 +66,14 @@ def settings(store: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Generator[
 
 @pytest.fixture
 def catalog(store: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlCatalog:
-    # As Spark has it.
+    # Spark uses this scheme for S3.
     warehouse = f"s3a://{BUCKET}/{tmp_path.name}"
     endpoint = {"s3.endpoint": store.settings["AWS_ENDPOINT_URL"]}
     return sql_catalog(monkeypatch, tmp_path, warehouse, **endpoint)
 
 
 def test_delta(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
-    """Prevents: a table that needs a mounted path; names of partitions that no object has."""
+    """Prevents: a Delta table in an object store cannot be read, or its objects are not found."""
     url = f"{store.url}/{tmp_path.name}/orders"
     write_deltalake(url, values_of_all_types(), partition_by=["word"], storage_options=PLAIN)
     table = DeltaTable(url, storage_options=PLAIN)
@@ -89,7 +89,7 @@ def test_delta(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
 
 @pytest.mark.slow
 def test_deletes(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
-    """Prevents: deleted rows that are published because a vector has another URL than its file."""
+    """Prevents: deleted rows are published because the pipeline does not find a vector's object."""
     writer = DeltaWriter(tmp_path / "orders", random.Random(1), by=["word"])
     writer.kinds = "iu"
     url = f"{store.url}/{tmp_path.name}/orders"
@@ -109,7 +109,7 @@ def test_deletes(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
 
 
 def test_at_the_root_of_a_bucket(pipeline: Pipeline, store: ObjectServer):
-    """Prevents: a table whose files always count as missing, so that no update is ever sent."""
+    """Prevents: files at the root of a bucket count as missing, so that no update is ever sent."""
     write_deltalake(store.url, rows_of(range(10)), storage_options=PLAIN)
     follow(pipeline, "delta", store.url)
     pipeline.run()
@@ -121,7 +121,7 @@ def test_at_the_root_of_a_bucket(pipeline: Pipeline, store: ObjectServer):
 
 
 def test_vacuumed(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
-    """Prevents: rows that stay published, where it is no longer known which they were."""
+    """Prevents: a refresh sends an update although the published files are gone."""
     url = f"{store.url}/{tmp_path.name}/orders"
     write_deltalake(url, values_of_all_types(), partition_by=["word"], storage_options=PLAIN)
     follow(pipeline, "delta", url)
@@ -131,14 +131,14 @@ def test_vacuumed(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
         table.delete(f"id = {id_}")
         table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert f"a file of the snapshot that is published is gone ({store.url}/" in pipeline.decide()
-    # Another process has not read the footers before.
+    # A new process has not read the footers before.
     lake_files._footer.cache_clear()
     assert "the snapshot that is published is gone" in pipeline.decide()
 
 
 @ON_S3
 def test_iceberg(pipeline: Pipeline, catalog: SqlCatalog):
-    """Prevents: metadata of pyiceberg that only its own ways to read find."""
+    """Prevents: the pipeline does not find the metadata that pyiceberg writes to a store."""
     table = catalog.create_table("db.orders", schema=rows_of([]).schema)
     for start in (0, 10):
         table.append(rows_of(range(start, start + 10)))
@@ -153,7 +153,7 @@ def test_iceberg(pipeline: Pipeline, catalog: SqlCatalog):
 
 @pytest.fixture
 def network(store: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Generator[Network]:
-    """What lies between the store and its clients, which soon give up."""
+    """The network between the store and its clients. The clients soon give up."""
     monkeypatch.setattr(arrow_files, "_RETRY", {"max_retries": 1})
     monkeypatch.setattr(delta_tables, "_OPTIONS", {**PLAIN, "max_retries": "1"})
     with Network(store.port).running() as between:
@@ -167,7 +167,7 @@ def network(store: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Generator[N
 def test_a_store_that_is_away(
     pipeline: Pipeline, network: Network, catalog: SqlCatalog, tmp_path: Path, format_: LakeFormat
 ):
-    """Prevents: a store that is away for a while counts as one that has lost what is published."""
+    """Prevents: an unreachable store counts as a store that has lost the published files."""
     table = catalog.create_table("db.orders", schema=rows_of([]).schema)
     location: str | InCatalog = in_catalog(table)
     write: Callable[[pa.Table], None] = table.append
@@ -181,7 +181,7 @@ def test_a_store_that_is_away(
     failures: list[str] = []
     for passed in count():
         network.down_after(passed)
-        # What was read before is kept.
+        # Forget all files and footers that were read before.
         pipeline.copies.release()
         lake_files._footer.cache_clear()
         try:
@@ -200,6 +200,6 @@ def test_a_store_that_is_away(
 
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_there_is_no_such_table(store: ObjectServer, format_: str):
-    """Prevents: a table of no rows where a URL is mistyped."""
+    """Prevents: a mistyped URL passes for a table without rows."""
     with pytest.raises(RefusedError, match=f"{store.url}/nothing does not exist"):
         current_version(LakeTable(**{format_: f"{store.url}/nothing"}))

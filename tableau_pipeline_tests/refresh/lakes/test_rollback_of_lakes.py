@@ -1,4 +1,4 @@
-"""A version of a lake table that was published once is published again."""
+"""Rollbacks to an earlier published version of a lake table."""
 
 from typing import Any
 
@@ -15,8 +15,7 @@ from tableau_pipeline_tests.refresh.test_rollback import back, held, release
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [Delta, Iceberg])
 def test_a_lake_table_goes_back(pipeline: Pipeline, make: Any, catalog: Any, tmp_path: Any):
-    """Prevents: rows of the newest version of a table under the number of an older one; a rollback
-    that publishes everything though only some rows differ."""
+    """Prevents: a rollback publishes the newest rows, or the whole table instead of an update."""
     lake = make(tmp_path, catalog)
     follow(pipeline, lake.format, lake.location)
     first = pipeline.run().checkpoint
@@ -40,7 +39,7 @@ def test_a_lake_table_goes_back(pipeline: Pipeline, make: Any, catalog: Any, tmp
 def test_files_that_the_table_has_removed(
     pipeline: Pipeline, make: Any, catalog: Any, tmp_path: Any
 ):
-    """Prevents: half a rollback, or a hold, after a vacuum has removed the files of the version."""
+    """Prevents: a rollback to removed files sends something, or leaves a hold."""
     lake = make(tmp_path, catalog)
     follow(pipeline, lake.format, lake.location)
     first = pipeline.run().checkpoint

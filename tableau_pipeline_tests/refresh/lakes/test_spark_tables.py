@@ -1,7 +1,7 @@
-"""Tables of lakes that Spark itself wrote.
+"""Lake tables that Spark itself has written.
 
-Neither Delta nor Iceberg has a jar for the Spark of this project, so another one writes them, in
-its own environment.
+Neither Delta nor Iceberg has a jar for this project's version of Spark. Another version writes the
+tables, in an environment of its own.
 """
 
 import sys
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3600), pytest.mark.xdist_gro
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables, and the rows of each."""
+    """The folder with the tables and with the rows of each table."""
     folder = tmp_path_factory.mktemp("lake")
     python = environment("pyspark~=4.1.0") / Path(sys.executable).name
     command = (str(python), spark_tables.__file__, str(folder))
@@ -47,7 +47,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_rows_are_those_of_spark(pipeline: Pipeline, lake: Path, format_: LakeFormat, name: str):
-    """Prevents: rows that differ from those that Spark reads of its own table."""
+    """Prevents: the published rows differ from the rows that Spark reads from its own table."""
     follow(pipeline, format_, lake / format_ / name)
     pipeline.run(full=True)
     rows = pq.read_table(lake / f"{format_}.rows" / name, coerce_int96_timestamp_unit="us")
@@ -56,7 +56,7 @@ def test_rows_are_those_of_spark(pipeline: Pipeline, lake: Path, format_: LakeFo
 
 @pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_rows_of_tables_with_deletes(lake: Path, tmp_path: Path, format_: LakeFormat):
-    """Prevents: deleted rows that are published, from the deletes that Spark writes."""
+    """Prevents: rows that Spark has deleted are published."""
     copies = LocalCopies(tmp_path / "copies", limit=10**9)
     with connect(hyper_process()) as connection:
         for number in range(spark_tables.DRAWN):
@@ -65,13 +65,13 @@ def test_rows_of_tables_with_deletes(lake: Path, tmp_path: Path, format_: LakeFo
             assert found
             rows = select_sql(table_source("", found, only=["id", "word"]))
             read = connection.execute_list_query(f"SELECT id, word FROM {rows} source")
-            # Of what was drawn, and not what Spark reads.
+            # Compare with the drawn ids, and not with the rows that Spark reads.
             *_, kept = spark_tables.drawn(format_, number)
             assert sorted(read) == [[id_, f"w{id_}"] for id_ in sorted(kept)], number
 
 
 def test_what_is_not_read_is_refused(pipeline: Pipeline, lake: Path):
-    """Prevents: wrong values from a feature that only Spark writes."""
+    """Prevents: a feature that only Spark writes leads to wrong values."""
     follow(pipeline, "delta", lake / "delta" / "rescaled")
     why = 'column "tiny" was widened from byte to double'
     refused(lambda: pipeline.run(full=True), why)

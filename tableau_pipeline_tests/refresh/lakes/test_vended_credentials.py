@@ -105,8 +105,7 @@ def test_a_publish_and_an_update(
     catalog: VendingCatalog,
     caplog: pytest.LogCaptureFixture,
 ):
-    """Prevents: a table that needs credentials of the catalog is not read, or is read with those
-    of the environment; its credentials are used for another table, or are logged."""
+    """Prevents: a table is read with wrong credentials, or a log shows the catalog's."""
     caplog.set_level(logging.DEBUG)
     # At DEBUG, the gate itself would log the requests that it passes on.
     caplog.set_level(logging.INFO, "urllib3")
@@ -129,7 +128,7 @@ def test_a_publish_and_an_update(
 def test_expiry_in_the_middle(
     pipeline: Pipeline, gate: Gate, catalog: VendingCatalog, orders: Table
 ):
-    """Prevents: a long refresh fails when the credentials with which it began expire."""
+    """Prevents: a long refresh fails when its first credentials expire."""
     orders.append(rows_of([3]))
     gate.seconds = 2
     snapshot = iceberg.read(ORDERS, asset_key="orders", number=None, copies=pipeline.copies)
@@ -145,10 +144,10 @@ def test_expiry_in_the_middle(
 def test_credentials_in_the_settings(
     pipeline: Pipeline, gate: Gate, written: SqlCatalog, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: a catalog without a server, whose credentials for files only pyiceberg uses."""
+    """Prevents: the pipeline ignores the credentials for files in pyiceberg's settings."""
     table = table_of(written, rows_of([1]))
     for name, value in gate.issue().items():
-        # The name of a variable cannot contain that of a host.
+        # The name of a variable cannot contain the name of a host.
         name = name.partition(".dfs")[0].partition(".devstore")[0]
         variable = name.upper().replace(".", "__").replace("-", "_")
         monkeypatch.setenv(f"PYICEBERG_CATALOG__LAKE__{variable}", value)
@@ -167,8 +166,7 @@ def test_no_credentials_of_the_catalog(
     monkeypatch: pytest.MonkeyPatch,
     is_asked: bool,
 ):
-    """Prevents: a table is not read with the credentials of the environment, although its catalog
-    hands out none, or was not asked for any; earlier credentials of the catalog stay in use."""
+    """Prevents: a catalog that gives no credentials keeps the environment's from being used."""
     current_version(LakeTable(iceberg=ORDERS))
     assert lent._loans
     gate.guarded = ""
@@ -186,7 +184,7 @@ def test_no_credentials_of_the_catalog(
 def test_credentials_that_the_store_refuses(
     pipeline: Pipeline, gate: Gate, catalog: VendingCatalog
 ):
-    """Prevents: an error that shows credentials, or names variables that are not in use."""
+    """Prevents: an error shows credentials, or blames variables that are not in use."""
     gate.accepts = False
     follow(pipeline, "iceberg", ORDERS)
     remedy = (
@@ -202,9 +200,7 @@ def test_credentials_that_the_store_refuses(
 def test_a_renewal_that_fails(
     pipeline: Pipeline, gate: Gate, catalog: VendingCatalog, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: if the catalog fails in the middle of a refresh, users see an exception of a
-    library, or credentials from the catalog's answer; a catalog that stops handing out credentials
-    fails without a remedy."""
+    """Prevents: a failed renewal shows secrets or a library's exception, or has no remedy."""
     gate.seconds = 30
     snapshot = iceberg.read(ORDERS, asset_key="orders", number=None, copies=pipeline.copies)
     assert snapshot

@@ -1,4 +1,4 @@
-"""A catalog that hands out credentials, and a store that accepts no others for one table."""
+"""A catalog that hands out credentials, and a store that requires them for one table."""
 
 import base64
 import hashlib
@@ -34,15 +34,15 @@ from tableau_pipeline_tests.refresh.lakes.aws_signatures import is_signed, sign
 
 _HOST = f"{AZURE_ACCOUNT}.dfs.core.windows.net"
 _MARK = "handed-out"
-# The same for all credentials for S3; their secrets and tokens differ.
+# All credentials for S3 have this key. Their secrets and tokens differ.
 _KEY = "a-key-for-orders"
 
 
 class Gate:
-    """Stands before a store, and refuses credentials of the wrong kind.
+    """A server in front of a store, which refuses credentials of the wrong kind.
 
     Requests for the guarded folder need credentials that were handed out and have not expired. All
-    other requests need those of the environment.
+    other requests need the credentials of the environment.
 
     Attributes:
         guarded: a part of the keys in the guarded folder; "" if there is none.
@@ -99,7 +99,7 @@ class Gate:
         return given
 
     def check(self, call: Call) -> None:
-        """Hand on a request, or refuse it."""
+        """Pass a request on to the store, or refuse the request."""
         secret = self._secret_of(call)
         is_guarded = bool(self.guarded) and self.guarded in unquote(call.path)
         is_right = self._is_valid(secret, call) if is_guarded else secret is None
@@ -116,7 +116,7 @@ class Gate:
     def _is_valid(self, secret: str | None, call: Call) -> bool:
         if not self.accepts or time.time() >= self._expiry.get(secret or "", 0):
             return False
-        # Only the endpoint that is handed out has this name.
+        # Only the endpoint that the catalog hands out has this host name.
         is_there = "localhost" in call.headers["Host"]
         is_s3 = isinstance(self.server, S3Server)
         return not is_s3 or (is_there and is_signed(call, _KEY, f"key-of-{secret}"))
@@ -133,7 +133,7 @@ class Gate:
 
 @contextmanager
 def gate_before(server: ObjectServer) -> Generator[Gate]:
-    """Run such a gate."""
+    """Run a gate in front of a store."""
     with front_of(f"http://127.0.0.1:{server.port}") as front:
         gate = Gate(server, front)
         with front.answering(".*", ".*", gate.check):
@@ -142,7 +142,7 @@ def gate_before(server: ObjectServer) -> Generator[Gate]:
 
 def _sas(mark: str) -> tuple[str, str]:
     """Return the shared access signature for an account of Azure, and its secret part."""
-    # The times differ from one to the next, so that each has a secret of its own.
+    # The start times differ, so that each signature has a secret of its own.
     start = f"2020-01-01T00:{int(mark.rpartition('-')[2]) % 60:02}:00Z"
     fields = {"sp": "rl", "ss": "b", "srt": "sco", "st": start, "se": "2099-01-01T00:00:00Z"}
     text = "\n".join((AZURE_ACCOUNT, *fields.values(), "", "", "2019-12-12", ""))
@@ -156,9 +156,9 @@ class VendingCatalog:
 
     Attributes:
         tables: by name.
-        vends: the names of the tables for which it hands out credentials, if it is asked to.
+        vends: the names of the tables for which it hands out credentials on request.
         loads: the number of times that a table was loaded.
-        failure: the body of its answers in place of tables; "" for none.
+        failure: the body of an error in place of each table; "" for no error.
     """
 
     url: str
@@ -208,7 +208,7 @@ class VendingCatalog:
         }
         if name in self.vends and delegation == "vended-credentials":
             given = self._gate.issue()
-            # Catalogs hand them out in one of two places.
+            # Catalogs put credentials into one of two places.
             if self.loads % 2:
                 answer["config"] = given
             else:

@@ -1,6 +1,6 @@
 """Keep a store as this release writes it: `python -m tableau_pipeline_tests.refresh.releases.keep`.
 
-Run it once, right before a release: later releases must go on from what it has left.
+Run it once, right before a release: later releases must be able to go on with the store.
 """
 
 import shutil
@@ -31,7 +31,7 @@ LAX = Guard(min_rows=0, max_shrink=1.0)
 
 
 def star() -> Declaration:
-    """A star with declared metadata, which was published and updated."""
+    """A star with declared metadata, which `write` publishes and updates."""
     fields = (FieldMetadata("delay", caption="Lateness"),)
     tables = (
         Table("flights", "flights", policy=Diff(("flight_id",)), guard=LAX, fields=fields),
@@ -41,7 +41,7 @@ def star() -> Declaration:
 
 
 def held() -> Declaration:
-    """A data source that is held, and whose last update has no outcome yet."""
+    """A data source that `write` leaves held, with an update whose outcome is not recorded."""
     table = Table("flights", "held", policy=Diff(("flight_id",)), guard=LAX)
     return replace(declared("Held"), tables=(table,))
 

@@ -1,4 +1,4 @@
-"""Stores that earlier releases wrote: refreshes go on from them, and nothing is lost."""
+"""Refreshes go on with the stores that earlier releases wrote, and lose nothing."""
 
 import os
 import time
@@ -25,10 +25,10 @@ RELEASES = sorted(file.stem for file in FOLDER.glob("*.zip"))
 
 @pytest.fixture(params=RELEASES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The data folder of a release and its server, as they are found in another place."""
+    """The data folder and the server that a release has left, moved to another place."""
     with ZipFile(FOLDER / f"{request.param}.zip") as archive:
         archive.extractall(tmp_path)
-    # Another machine wrote them, long enough ago that its processes count as ended.
+    # The files look so old that the processes that wrote them count as ended.
     for file in (path for path in tmp_path.rglob("*") if path.is_file()):
         os.utime(file, (_WRITTEN, _WRITTEN))
     return tmp_path
@@ -41,7 +41,7 @@ def pipeline(store: Path) -> Iterator[Pipeline]:
 
 
 def moved(pipeline: Pipeline) -> Pipeline:
-    """Say that this store is the one of the deployment, as a person does after a move."""
+    """Confirm that the store belongs to the deployment, as a person does after a move."""
     place = pipeline.journal.place
     deployment = place.recorded()
     assert deployment
@@ -50,13 +50,13 @@ def moved(pipeline: Pipeline) -> Pipeline:
 
 
 def test_there_is_a_store_of_a_release():
-    """Prevents: a test of upgrades without a store, which finds nothing."""
+    """Prevents: the tests of upgrades find no bug because there is no store."""
     assert "1.0.0" in RELEASES
 
 
 @pytest.mark.slow
 def test_a_refresh_goes_on(pipeline: Pipeline):
-    """Prevents: an upgrade after which all is published again, or refused; or lost metadata."""
+    """Prevents: a refresh after an upgrade is refused, publishes all rows or loses metadata."""
     with pytest.raises(RefusedError, match="this is a copy, or it was moved"):
         pipeline.run()
     moved(pipeline)
@@ -73,7 +73,7 @@ def test_a_refresh_goes_on(pipeline: Pipeline):
 
 
 def test_agreements_hold(pipeline: Pipeline, store: Path):
-    """Prevents: an approval of yesterday that is of no use after the nightly upgrade."""
+    """Prevents: an upgrade makes approvals and saved plans useless."""
     moved(pipeline)
     key = pipeline.declaration.key
     approval = read_plan_file(store / "approval.json", Approval)[key]
@@ -86,7 +86,7 @@ def test_agreements_hold(pipeline: Pipeline, store: Path):
 
 
 def test_a_hold_and_an_open_request_are_understood(store: Path):
-    """Prevents: a request of the release before that is sent again; a hold that ends by itself."""
+    """Prevents: a refresh after an upgrade sends a request again, or ends a hold by itself."""
     with opened(store, held()) as pipeline:
         moved(pipeline)
         with pytest.raises(HeldError, match="by ann: looks odd"):

@@ -1,6 +1,7 @@
 """The events of histories: what happens before a refresh, or while one runs.
 
-Each event is a function of the history, the refresh that runs, or None before one, and arguments.
+Each event is a function. Its arguments are the history, the running refresh (None before a
+refresh), and further arguments of the event.
 """
 
 import json
@@ -82,7 +83,7 @@ def network_fault(history: Any, refresh: Refresh, status: int | None) -> None:
     """The network loses a call or its answer.
 
     Args:
-        status: of the answer instead; None if the connection breaks.
+        status: the status of an error instead of the answer; None if the connection breaks.
     """
     history.note(f"a network fault: {status or 'it breaks'}")
     refresh.fault, refresh.had_fault = NetworkFault(status), True
@@ -91,7 +92,7 @@ def network_fault(history: Any, refresh: Refresh, status: int | None) -> None:
 def job_fate(history: Any, refresh: Refresh, fate: Fate) -> None:
     """The newest job of the refresh will fail, or take long."""
     if history.scenario.quirks["job_access"] != "own-jobs" and not history.scenario.admin:
-        # Who may not ask for jobs relies on the server's time limits of queue and jobs.
+        # A user who may not ask for jobs relies on the server's time limits of queue and jobs.
         fate = replace(fate, runs=min(fate.runs, 100))
     if refresh.requests:
         history.note(f"job {refresh.requests[-1].job[:4]} is to meet its fate: {fate}")
@@ -102,8 +103,8 @@ def another_refresh(history: Any, refresh: Refresh, takes_over: bool) -> None:
     """Another refresh runs while this one waits.
 
     Args:
-        takes_over: this one counts as ended, though it goes on afterwards: Dagster says so, or it
-            stands still for longer than a heartbeat may be silent.
+        takes_over: the waiting refresh counts as ended, although it goes on afterwards.
+            Dagster reports its end, or its heartbeat is silent for too long.
     """
     # While no time passes, the other refresh would wait for a job for ever.
     if len(history.running) > 1 or history.tableau.stands_still:
@@ -130,9 +131,10 @@ def wipe(history: Any, refresh: Refresh | None) -> None:
 
 
 def restore(history: Any, refresh: Refresh | None, number: int) -> None:
-    """An old backup is put in place of the records, unless a request of ours is unfinished.
+    """An old backup replaces the records, unless a request of ours is unfinished.
 
-    It is not known where nothing moves the time stamp of the data source.
+    No refresh would notice the backup if updates never move the time stamp, so the event is
+    skipped.
     """
     journal = history.journals["ours"]
     is_seen = history.scenario.quirks["updates_move_stamp"] != "never"
@@ -143,7 +145,7 @@ def restore(history: Any, refresh: Refresh | None, number: int) -> None:
         claim = journal.history().claim
         for running in history.running:
             if claim and claim.owner == running.owner:
-                # It has its claim back, and no record tells of the refresh that overtook it.
+                # The refresh has its claim back, and no record names the refresh that overtook it.
                 running.overtaken_at = None
 
 
@@ -154,7 +156,7 @@ def _note_lost_records(history: Any) -> None:
 
 
 def lose_home(history: Any, refresh: Refresh | None) -> None:
-    """Dagster's instance is lost: it cannot be asked for the runs so far."""
+    """Dagster's instance is lost, and with it all earlier runs."""
     history.note("DAGSTER_HOME is lost")
     history.forget_runs()
 
@@ -184,7 +186,7 @@ def materialize(
 
     Args:
         table: the number of one of the declared tables.
-        again: all of its partitions are written again, not only those that changed.
+        again: all of its partitions are written again, not only the changed partitions.
     """
     tables = history.declaration.tables
     model = history.models[tables[table % len(tables)].model]
@@ -216,7 +218,7 @@ def another_user(history: Any, refresh: Refresh | None, what: str, how: str, tab
 
     Args:
         what: a method of `OtherUser`, or one of the cases below.
-        how: the argument of the method: which rows or columns change, a name, a place.
+        how: the argument of the method, such as the rows that change, a name or a place.
         table: the number of one of the published tables.
     """
     target = history.data_source()
@@ -267,9 +269,10 @@ def declare_metadata(
     """The declaration of metadata changes.
 
     Args:
-        what: a part of a column, and its name: "caption k"; or "calculation", "hierarchy", "text",
+        what: a part of a column and the column's name, such as "caption k"; or "calculation",
+        "hierarchy", "text",
             "tags", "permissions", "certify" or "owner".
-        value: "A" or "B", which stand for two values; "" if nothing is declared any more.
+        value: "A" or "B", for one of two values; "" if nothing is declared any more.
     """
     tables = list(history.declaration.tables)
     at, (part, _, column) = table % len(tables), what.partition(" ")
@@ -317,9 +320,9 @@ _ROUTE = ("k", "cursor")
 
 
 def _in_one_folder(table: Table, column: str) -> Table:
-    """The table, with all fields of the hierarchy in the folder of this column.
+    """Put all fields of the hierarchy into the folder of a column.
 
-    It stays as it is if the column is none of the hierarchy.
+    The table stays the same if the column is not in the hierarchy.
     """
     fields = {field.name: field for field in table.fields}
     if table.name != "t1" or column not in _ROUTE:
@@ -331,7 +334,7 @@ def _in_one_folder(table: Table, column: str) -> Table:
 
 
 def relate(history: Any, refresh: Refresh | None, count: int, chain: bool) -> None:
-    """More or fewer tables are declared, or the same with other relationships."""
+    """More or fewer tables are declared, or the same tables with other relationships."""
     declared = {table.name: table for table in history.declaration.tables}
     tables = [declared.get(table.name) or table for table in history.scenario.all_tables]
     history.declaration = replace(history.declaration, **related(tables, count, chain=chain))
@@ -348,13 +351,13 @@ def place(history: Any, refresh: Refresh | None, name: str, project: str, taken:
     else:
         # The project must exist.
         history.other_user.project(project)
-    # The user declares it once the project is listed.
+    # The user declares the place after the server has listed the project.
     history.tableau.pass_time(history.scenario.quirks["index_lag_seconds"])
     history.declaration = replace(history.declaration, name=name, project=project)
 
 
 def _publish_namesake(history: Any, name: str, project: str) -> None:
-    """Another user publishes a data source of this name, unless there is one in the project."""
+    """Another user publishes a data source of this name, unless the project already has one."""
     luid = history.other_user.project(project)
     if (name, luid) not in [(d.name, d.project) for d in history.tableau.datasources()]:
         history.other_user.publishes_same_name(name, luid)
@@ -364,10 +367,10 @@ def _publish_namesake(history: Any, name: str, project: str) -> None:
 def adopt(
     history: Any, refresh: Refresh | None, change: str, edited: str, forgotten: bool, tables: int
 ) -> None:
-    """Another user replaces the data source by one of their own, and the declaration adopts it.
+    """Another user replaces our data source by their own, and the declaration adopts theirs.
 
     Args:
-        change: of its rows or columns; "" for none.
+        change: a change of its rows or columns; "" for no change.
         edited: the metadata that the user has edited; "" for none.
         forgotten: our records of the first data source are lost.
         tables: the number of tables that are declared from then on; 0 for no change.
@@ -404,7 +407,7 @@ def damage(
         what: "cut" or "removed" for one of its files, or "manifest".
         file: the number of that file.
         newest: the newest version is damaged, not the published one.
-        again: the model is written again, with these changes; not if there are none.
+        again: the changes with which the model is written again; empty if it is not.
     """
     tables = history.declaration.tables
     model = tables[table % len(tables)].model
@@ -420,14 +423,14 @@ def damage(
 def failed_refreshes(history: Any, refresh: Refresh | None, count: int, killed: bool) -> None:
     """Many refreshes fail, one after another. They change no rows.
 
-    Each leaves a claim. A refresh that is refused ends its claim. One that is killed does not; it
-    records again the request that the first of them was about to send.
+    Each refresh leaves a claim. A refused refresh ends its claim. A killed refresh does not end its
+    claim, and records again the request that the first killed refresh was about to send.
     """
     journal = history.journals["ours"]
     claim = _history_of_ours(history).claim
     is_live = claim and not journal.as_seen_by(owner_here("")).has_ended(claim)
     if is_live or history.requests.in_flight() or journal.later_at is not None:
-        # They would only wait.
+        # The refreshes would only wait.
         return
     history.note(f"{count} refreshes are {'killed' if killed else 'refused'}")
     if killed:
@@ -445,7 +448,7 @@ def failed_refreshes(history: Any, refresh: Refresh | None, count: int, killed: 
 
 
 def _history_of_ours(history: Any) -> Records:
-    """Our records; none if a later release wrote the newest one."""
+    """Our records; empty if a later release wrote the newest record."""
     journal = history.journals["ours"]
     return journal.history() if journal.later_at is None else Records()
 
@@ -475,12 +478,13 @@ def another_environment(
     """Another environment of this deployment refreshes the same declaration, below its root.
 
     Args:
-        comes_here: a user deletes our data source and moves that of the other environment to its
-            place. Then our refresh accepts everything.
+        comes_here: a user deletes our data source and moves the other environment's data source to
+        its place. Then our refresh accepts everything.
     """
     if history.requests.in_flight():
         return
-    # Unfinished requests of users, and their late time stamps, would look like its changes.
+    # Unfinished requests of users, and their late time stamps, would look like changes by the other
+    # environment.
     history.tableau.come_to_rest()
     if history.scenario.quirks["updates_move_stamp"] == "late":
         history.tableau.pass_time(history.scenario.quirks["late_stamp_seconds"])

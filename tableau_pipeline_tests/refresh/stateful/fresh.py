@@ -1,7 +1,7 @@
 """Play histories that no run has played before: their seeds derive from the commit.
 
-`python -m tableau_pipeline_tests.refresh.stateful.fresh --minutes 60` plays them on all processors
-and adds what they met to ledger.md.
+`python -m tableau_pipeline_tests.refresh.stateful.fresh --minutes 60` plays such histories on all
+processors. It adds their results to ledger.md.
 """
 
 import argparse
@@ -37,21 +37,21 @@ _PORTION = 4
 
 
 def commit() -> str:
-    """The commit of this checkout; an archive without a history has none."""
+    """The commit of this checkout, or "no commit" in an archive without a Git history."""
     command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "no commit"
 
 
 def fresh_seeds(commit: str) -> Iterator[int]:
-    """The seeds of a commit, without end."""
+    """Yield the seeds of a commit, without end."""
     chance = Random(commit)
     while True:
         yield chance.randrange(_SMALLEST, _LARGEST)
 
 
 def counting(tally: Counter[str]) -> ExitStack:
-    """Count how often each safeguard is reached that a mutation removes."""
+    """Count how often histories reach each safeguard that a mutation can remove."""
     stack = ExitStack()
     for name, mutation in MUTATIONS.items():
         patch: Any = mutation.without()
@@ -77,7 +77,7 @@ def _play(seeds: Sequence[int]) -> tuple[Counter[str], list[tuple[int, str]], fl
     """Play histories in a process of its own.
 
     Returns:
-        What they met, the failures by seed, and the processor seconds.
+        The counts of what the histories met, the failures by seed, and the processor seconds.
     """
     tally, failures, began = Counter[str](), list[tuple[int, str]](), _processor_seconds()
     with counting(tally):
@@ -116,7 +116,8 @@ _MET = re.compile(r"(.+?) ([\d,]+)(?:, |\.$)")
 
 
 def with_entry(ledger: str, row: str, tally: Mapping[str, int]) -> str:
-    """Return the text of the ledger with one more row, and with what these histories met added."""
+    """Return the text of the ledger with one more row, and with the counts of new histories added.
+    """
     rows, met = [*_ROW.finditer(ledger)], Counter(tally)
     for kind in _KINDS:
         start = f"* {kind.capitalize()}: "

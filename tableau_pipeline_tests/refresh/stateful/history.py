@@ -68,9 +68,9 @@ from tableau_sandbox.simulation import Datasource, Simulation, simulated
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
 ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
-# Who may publish the data source, by name: the deployment that its tag names, and the key. "other"
-# is another deployment, "twin" another declaration of our own, and "root" our own in another
-# environment.
+# The publishers of the data source by name: the deployment in its tag, and its key. "other" is
+# another deployment. "twin" is another declaration of our deployment. "root" is our declaration in
+# another environment.
 PUBLISHERS = {
     "ours": ("ours", KEY),
     "other": ("other", KEY),
@@ -87,21 +87,22 @@ class History:
     Attributes:
         tableau: the sandbox server.
         requests: the requests of our refreshes, and the changes by other users.
-        chance: draws what is left open while the history runs.
-        declaration: as our instance declares the data source now.
-        models: by name.
-        journals: by publisher. Ours is "ours".
-        moment: a counter of all that happens; it tells which of two things came first.
+        chance: draws the details that the scenario leaves open.
+        declaration: the present declaration of the data source by our deployment.
+        models: the models by name.
+        journals: the journals by publisher. Our own journal is "ours".
+        moment: a counter of all events, which shows the order of two events.
         trace: what happened, in words.
         running: the refreshes that run. Only the last one is active; the others wait for it.
         metadata_unclear: a refresh ended with an unknown outcome, or records were lost, and no
-            publish has replaced the metadata since. It is not known who removed declared metadata.
-        edits_unclear: the same, until a publish has dropped what users may have edited: one that
-            merges brings it along.
+            publish has replaced the metadata since. Then no check knows who removed declared
+            metadata.
+        edits_unclear: the same, until a publish has dropped the possible edits of users.
+            A merging publish keeps the edits.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.
         met: counts the events, outcomes, refusals and doubts.
-        declared: the declaration of each green refresh that has set all that it declares, by its
-            checkpoint as JSON.
+        declared: the declarations of green refreshes that have set everything they declare, by
+            the checkpoint as JSON.
     """
 
     scenario: Scenario
@@ -152,11 +153,11 @@ class History:
         return self.folder / "kept"
 
     def data_source(self) -> Datasource | None:
-        """The data source that our refreshes publish; None if there is none."""
+        """The data source that our refreshes publish; None if it does not exist."""
         return self.requests.data_source()
 
     def published_rows(self) -> Rows | None:
-        """The rows of that data source."""
+        """The rows of the data source that our refreshes publish; None if it does not exist."""
         datasource = self.data_source()
         return rows_of(self.tableau, datasource) if datasource else None
 
@@ -165,7 +166,7 @@ class History:
         return published_metadata(datasource) | self.other_user.rules(datasource)
 
     def known_items(self, datasource: Datasource) -> set[Item]:
-        """The items of metadata that it has, or that are declared."""
+        """The items of metadata that the data source has, or that are declared."""
         contents = {name: model.content for name, model in self.models.items()}
         return {*self.metadata_of(datasource), *expected_metadata(self.declaration, contents)}
 

@@ -1,4 +1,4 @@
-"""The check of saved plans and approvals: a refresh does what was agreed, or says what moved."""
+"""The check of saved plans and approvals: a refresh does what was agreed, or says what changed."""
 
 from dataclasses import dataclass, replace
 from datetime import date
@@ -23,13 +23,13 @@ _CODES = (Code.PLAN_MOVED, Code.NOT_APPROVED)
 
 @dataclass(frozen=True)
 class Agreement:
-    """What somebody has planned, and agreed to.
+    """A plan for a refresh, and a person's consent to the plan.
 
     Attributes:
-        options: of the refresh that follows.
-        day: when it was planned; None if there was nothing to plan.
-        situation: what the server and the declaration were then.
-        rows: what was published then.
+        options: the options of the refresh that follows.
+        day: the day of the plan; None if there is no plan.
+        situation: the declaration and the state of the data source at that time.
+        rows: the published rows at that time.
     """
 
     options: Asked
@@ -39,7 +39,7 @@ class Agreement:
 
     @classmethod
     def of(cls, history: Any, step: Any) -> "Agreement":
-        """Plan a refresh as things are, and agree to it, if it would not be refused."""
+        """Plan a refresh. If the plan is no refusal, agree to the plan."""
         options, refresh = step.options, history.new_refresh()
         planned = history.run(refresh, replace(options, dry_run=True))
         if not isinstance(planned, Planned) or isinstance(planned.plan, Refuse):
@@ -66,28 +66,29 @@ class Agreement:
         return cls(options, refresh.day, _situation(history), history.published_rows())
 
     def check(self, history: Any, refresh: Refresh, outcome: Outcome, *, is_quiet: bool) -> None:
-        """Check that a refresh has kept to it.
+        """Check that a refresh has kept to the agreement.
 
         Args:
-            is_quiet: nothing has happened since.
+            is_quiet: nothing has happened since the agreement.
 
         Raises:
-            CheckFailed: it has done something else, or was refused although nothing has moved.
+            CheckFailed: the refresh has done something else, or was refused although nothing has
+            changed.
         """
         saved, approval = self.options.saved, self.options.approval
         if isinstance(outcome, Refreshed) and not outcome.checkpoint.distrust:
             history.met["agreed, and done"] += bool(saved or approval)
-            # What was sent may have to be repaired by a whole file.
+            # A publish in full may have to repair the first request.
             is_repair = len(refresh.requests) > 1
             if saved:
                 done = outcome.checkpoint.tables
                 require(done == saved.tables, f"planned {saved.tables}, but published {done}")
                 kind = kind_of(outcome.planned)
-                require(is_repair or kind is saved.kind, f"planned {saved.kind}, but it was {kind}")
+                require(is_repair or kind is saved.kind, f"planned {saved.kind}, but did {kind}")
             if approval:
                 is_whole = isinstance(outcome.plan, Publish)
                 may = approval.kind is Status.PUBLISH or is_repair or not is_whole
-                require(may, f"published in full, and approved was {approval.kind}")
+                require(may, f"published in full, but {approval.kind} was approved")
                 made = metadata_changes(outcome.planned.merged)
                 require({*made} <= {*approval.metadata}, f"metadata outside the approval: {made}")
                 self._check_bound(approval, refresh)
@@ -96,11 +97,11 @@ class Agreement:
         if isinstance(outcome, RefusedError) and outcome.refusals[0].code in _CODES:
             history.met["agreed, and refused"] += 1
             is_same = is_quiet and self.situation == _situation(history)
-            require(not is_same, f"nothing has happened since it was agreed: {outcome}")
+            require(not is_same, f"nothing has changed since the agreement: {outcome}")
             require(not refresh.requests or refresh.users_acted, f"refused too late: {outcome}")
 
     def _check_bound(self, approval: Approval, refresh: Refresh) -> None:
-        """Check that no more rows have changed than approved, if no other user changed any."""
+        """If no other user acted, check that no more rows have changed than approved."""
         if approval.max_change is None or len(refresh.requests) != 1 or refresh.disturbed:
             return
         (request,) = refresh.requests
@@ -110,7 +111,7 @@ class Agreement:
 
 
 def _situation(history: Any) -> object:
-    """The data source on the server, and its declaration."""
+    """The declaration, and the identity and the time stamp of the data source."""
     datasource = history.data_source()
     stamp = (datasource.luid, datasource.updated_at) if datasource else None
     return history.declaration, stamp

@@ -19,7 +19,8 @@ from tableau_pipeline_tests.refresh.stateful.checks.visibility import State
 from tableau_pipeline_tests.refresh.stateful.refreshes import Refresh
 from tableau_pipeline_tests.refresh.support.asked import Asked
 
-# Notes on a new calculation, and on what depends on a comparison that no dry run makes.
+# Notes that this check ignores: on a new calculation, and on a certification, which depends on a
+# comparison that no dry run makes.
 _NOT_COMPARED = {"caption of Margin", "type of Margin", words(CERTIFIED), words(NOTE)}
 
 
@@ -28,11 +29,11 @@ class DryRun:
     """The report of a dry run.
 
     Attributes:
-        decision: its decision and reason; None if it failed.
-        planned: its report; None if it failed.
-        preview: what `plan` shows of its report.
-        situation: the state of the data source before and after it, and the day; None if these
-            differ, or if they may still change by themselves.
+        decision: its decision and reason; None if the dry run failed.
+        planned: its report; None if the dry run failed.
+        preview: the part of the report that `plan` shows.
+        situation: the state of the data source, and the day; None if the dry run saw the state
+        change, or if the state may still change by itself.
     """
 
     decision: tuple[str, str] | None
@@ -42,7 +43,7 @@ class DryRun:
 
     @classmethod
     def of(cls, history: Any, publisher: str, options: Asked) -> "DryRun":
-        """Run one before a refresh with these options."""
+        """Make a dry run of a refresh with the options."""
         before = _situation(history)
         refresh = history.new_refresh(publisher=publisher)
         outcome = history.run(refresh, replace(options, dry_run=True))
@@ -52,21 +53,21 @@ class DryRun:
         return cls(_decision(outcome), planned, preview, situation)
 
     def check(self, history: Any, refresh: Refresh, outcome: Outcome) -> None:
-        """Check that the run that followed did the same.
+        """Check that the next run did what the dry run said.
 
         Raises:
-            CheckFailed: it did something else.
+            CheckFailed: the run did something else.
         """
-        # Its first decision counts: no dry run can know that it decides again, such as after a late
-        # time stamp.
+        # The first decision of the run counts. A dry run cannot know that a run decides again, for
+        # example after a late time stamp.
         done = refresh.decisions[0] if refresh.requests else _decision(outcome)
-        # A run that could not find out the outcome of an earlier request has not decided at all.
+        # A run that cannot find out the outcome of an earlier request makes no decision.
         if done is None or self.situation is None or refresh.day != self.situation[-1]:
             return
         damaged = any(path in done[1] for path in history.store.damaged)
         publishes = self.decision and self.decision[0].startswith("publish")
         if publishes and done[0] == "refused" and damaged:
-            # A dry run does not read the rows of a file that it does not build.
+            # A dry run builds no file, so it does not read the damaged rows.
             return
         require(self.decision == done, f"a dry run decided {self.decision}, but the run did {done}")
         # No dry run can preview a second decision.
@@ -91,12 +92,12 @@ class DryRun:
         }
         notes = {note.text for note in preview.notes if note.topic == "metadata"}
         announced = {text.partition(" becomes ")[0] for text in notes} - _NOT_COMPARED
-        # The usual role of a column is the same with and without a declaration.
+        # To declare the usual role of a column changes nothing.
         announced -= {text for text in announced - changed if text.startswith("role of ")}
         require(announced == changed, f"`plan` said that {announced} change, but {changed} have")
 
     def _check_rows(self, preview: Preview, report: Refreshed, *, fact: str) -> None:
-        """Check the announced rows of each table, and the bytes sent."""
+        """Check the announced rows of each table, and the announced bytes."""
         assert self.planned is not None
         tables, rows = report.tables, report.checkpoint.rows
         desired = {name: table.content.rows for name, table in self.planned.desired.items()}
@@ -104,14 +105,14 @@ class DryRun:
         announced = [self.planned.tables, desired, *counts, preview.size]
         inserted = sum(table.inserted for table in tables.values())
         deleted = sum(table.deleted for table in tables.values())
-        # A dry run does not build the file of a full publish to measure it.
+        # A dry run builds no file of a full publish, and so cannot know the size.
         size = preview.size if preview.kind == "publish" else report.sent
         done = [tables, rows, rows[fact], inserted, deleted, size]
         require(announced == done, f"`plan` announced {announced}, but the run did {done}")
 
 
 def _situation(history: Any) -> tuple[Any, ...] | None:
-    """All that a decision depends on but the records; None if it may change by itself."""
+    """The state on which a decision depends, without the records; None if it may still change."""
     tableau, control, now = history.tableau, history.tableau.control, history.tableau.now
     lag = timedelta(seconds=history.scenario.quirks["index_lag_seconds"])
     created = [datetime.fromisoformat(d.created_at) for d in tableau.datasources()]
@@ -123,11 +124,12 @@ def _situation(history: Any) -> tuple[Any, ...] | None:
 
 
 def _decision(outcome: Outcome) -> tuple[str, str] | None:
-    """The decision of an outcome and its reason; None if it failed, or if the server refused."""
+    """The decision and the reason of an outcome; None after a failure or a refusal by the server.
+    """
     match outcome:
         case Refreshed() | Planned():
             return outcome.decision, outcome.reason
-        # A dry run does not ask the server, and so cannot know that it will refuse.
+        # A dry run does not ask the server, and so cannot know of a refusal by the server.
         case RefusedError() if not ANSWERED.search(str(outcome)):
             return "refused", str(outcome)
         case _:

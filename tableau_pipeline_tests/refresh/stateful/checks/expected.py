@@ -1,6 +1,7 @@
 """The model: the rows that must be published, computed row by row in Python.
 
-It also says which rows may not be published: those that break a guard, or whose keys do not fit.
+The module also finds tables that may not be published: they break a guard, or their keys do not
+fit.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 from tableau_pipeline_tests.refresh.stateful.server.contents import Rows, sorted_rows
 
 NUMBERS = ("int", "bigint", "double", "decimal(10,2)", "decimal(22,4)")
-# The content of each model, by its name.
+# The content of each model, by the name of the model.
 Contents = Mapping[str, Content]
 
 
@@ -34,7 +35,7 @@ def expected_rows(declaration: Declaration, contents: Contents, day: date) -> Ro
 
 
 def within_window(content: Content, retain: Retain | None, day: date) -> Content:
-    """The rows of a model that a rolling window leaves."""
+    """The rows of a model that a rolling window keeps."""
     if retain is None:
         return content
     values = content.column(retain.column)
@@ -52,7 +53,7 @@ def within_window(content: Content, retain: Retain | None, day: date) -> Content
 
 
 def unpublishable(declaration: Declaration, contents: Contents, day: date) -> dict[str, str]:
-    """The tables that may not be published, and why."""
+    """For each table that may not be published, the reason."""
     problems = {}
     for table in declaration.tables:
         content = contents[table.model]
@@ -67,7 +68,7 @@ def breaks_guard(guard: Guard, count: int, before: int | None) -> bool:
     """Whether a table breaks its guard.
 
     Args:
-        before: the number of rows that is published; None if nothing is.
+        before: the number of published rows; None if nothing is published.
     """
     if count < guard.min_rows:
         return True
@@ -123,7 +124,7 @@ def _rows(content: Content) -> list[tuple[str, ...]]:
 
 
 def changed_shares(before: Rows, after: Rows) -> Mapping[str, Fraction]:
-    """The share of the rows of each table that come, go or change, if its columns stay."""
+    """The share of new, removed or changed rows, for each table whose columns stay the same."""
     return {
         name: Fraction(max(_only_in(rows, after[name]), _only_in(after[name], rows)), len(rows) - 1)
         for name, rows in before.items()

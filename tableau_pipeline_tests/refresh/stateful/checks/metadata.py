@@ -1,8 +1,8 @@
 """The checks of metadata: each item is as declared, or a user has set it.
 
-`published_metadata` returns the items on the server, and `expected_metadata` the declared ones.
-`Requests.set_by_users` has the values that users set last, and `Requests.settled` the values that
-were declared when a refresh last settled the item.
+`published_metadata` returns the items on the server, and `expected_metadata` returns the declared
+items. `Requests.set_by_users` has the values that users set last. `Requests.settled` has the
+declared values at the time when a refresh last settled the item.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ from tableau_sandbox.simulation import Datasource, Job
 
 
 def expected_metadata(declaration: Declaration, contents: Contents) -> Metadata:
-    """The declared metadata: those that must be published where no user has set others."""
+    """The declared metadata, which must be published where no user has set another value."""
     items: Metadata = {}
     for table in declaration.tables:
         types = contents[table.model].schema
@@ -60,10 +60,10 @@ def expected_metadata(declaration: Declaration, contents: Contents) -> Metadata:
 
 
 def check_edits(history: Any, request: Request, before: State, after: State, job: Job) -> None:
-    """Check that users' edits in the file survived a request, or could be given up.
+    """Check that a request kept users' edits in the file, or was allowed to drop them.
 
     Raises:
-        CheckFailed: edits are lost, or lost and not saved.
+        CheckFailed: a request lost edits without permission, or without a saved copy.
     """
     refresh, datasource, rows = request.refresh, after.datasource, after.rows or {}
     assert datasource is not None
@@ -72,11 +72,11 @@ def check_edits(history: Any, request: Request, before: State, after: State, job
         for item, (value, moment) in _changed(history, after, in_files=True).items()
         if moment < request.looked_at
         and before.metadata.get(item, "") == value
-        # The metadata of a removed column go with it.
+        # The metadata of a column are removed together with the column.
         and (item[0] != "field" or item[2] in rows.get(item[1], [()])[0])
     }
-    # An earlier publish may have dropped the item, or another declaration may have set it. Then
-    # it is not known that a user removed it.
+    # An earlier publish may have dropped the item, or another declaration may have set it. In both
+    # cases, a missing item does not prove that a user removed it.
     declared = {}
     if history.metadata_unclear or Accept.TAKEOVER in refresh.options.accept:
         declared = expected_metadata(refresh.declaration, refresh.contents)
@@ -89,12 +89,12 @@ def check_edits(history: Any, request: Request, before: State, after: State, job
     lost = {item: value for item, value in lost.items() if item not in refresh.replaced}
     if not lost:
         return
-    # The first request to a data source adopts it or takes it over.
+    # The first request to a data source adopts it, or takes it over.
     is_first = datasource.luid not in history.requests.rows_left
     if is_first or job.parameters.get("publication", {}).get("mode") == "overwrite":
         saved = [_metadata_of_file(path) for path in _files(history.backups)]
         gone = [i for i in lost if not any(file.get(i, "") == lost[i] for file in saved)]
-        require(not gone, f"the work {lost} is lost, of which {gone} is not saved")
+        require(not gone, f"the work {lost} is lost, and {gone} is not saved")
     refresh.lost_edits = is_first and Accept.OVERWRITE not in refresh.options.accept
     breaks = history.scenario.quirks["replace"] == "like-overwrite"
     require(breaks or Accept.OVERWRITE in refresh.options.accept, f"the work {lost} is lost")
@@ -104,7 +104,7 @@ def check_properties(history: Any, refresh: Refresh) -> None:
     """Check that users' edits outside of the file, such as tags and the owner, are not lost.
 
     Raises:
-        CheckFailed: a refresh replaced one that it may not replace.
+        CheckFailed: the refresh replaced an edit that it may not replace.
     """
     datasource = history.data_source()
     if datasource is None or refresh.of_other_environment:
@@ -112,7 +112,7 @@ def check_properties(history: Any, refresh: Refresh) -> None:
     state = State.of(history, datasource)
     lost = [*_changed(history, state, in_files=False)]
     refresh.replaced += lost
-    # A certification is ours to withdraw, and its note goes with it.
+    # A refresh may withdraw a certification, which removes the note as well.
     may_go = {*refresh.touched_by_users, *([NOTE] if CERTIFIED not in state.metadata else [])}
     wrong = [
         item
@@ -126,10 +126,10 @@ _IN_FILES = ("field", "calculation", "hierarchy", "filter")
 
 
 def _changed(history: Any, state: State, *, in_files: bool) -> dict[Item, tuple[str, int]]:
-    """The items that no longer have the value that a user set, each reported once.
+    """The items that have lost the value that a user set. Each loss is reported once.
 
     Returns:
-        The value and the moment when the user set it.
+        For each item, the user's value, and the moment when the user set the value.
     """
     set_by_users, changed = history.requests.set_by_users, {}
     for (luid, item), (value, moment) in [*set_by_users.items()]:
@@ -137,7 +137,7 @@ def _changed(history: Any, state: State, *, in_files: bool) -> dict[Item, tuple[
         is_here = is_here and (item[0] in _IN_FILES) is in_files
         if is_here and value is not None and state.metadata.get(item, "") != value:
             set_by_users[luid, item] = None, moment
-            # A user who sets the declared value again has set nothing.
+            # A user who sets the declared value again has changed nothing.
             if value != history.requests.settled.get((luid, item), ""):
                 changed[item] = value, moment
     return changed
@@ -149,7 +149,7 @@ def _may_replace(history: Any, refresh: Refresh, datasource: Datasource, item: I
     declared = expected_metadata(declaration, refresh.contents).get(item)
     settled = history.requests.settled.get((datasource.luid, item))
     is_new = declared != settled or item[0] == "permission" or history.metadata_unclear
-    # A deployment that takes it over has no record of what another one settled.
+    # After a takeover, a deployment has no record of items that another deployment settled.
     is_new |= Accept.TAKEOVER in refresh.options.accept
     wins = declaration.metadata.on_conflict == "replace"
     wins = wins and Accept.METADATA not in refresh.options.accept
@@ -160,7 +160,7 @@ def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
     """Check that all items are as declared or as users set them, and that exceptions are reported.
 
     Raises:
-        CheckFailed: it is not so.
+        CheckFailed: an item has another value, or no message reports the exception.
     """
     text, by_users = str((report.warnings, report.problems)), refresh.touched_by_users
     lost = [item for item in refresh.replaced if words(item) not in text and item not in by_users]
@@ -170,7 +170,7 @@ def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
         return
     luid, shown = datasource.luid, history.metadata_of(datasource)
     declared = expected_metadata(refresh.declaration, refresh.contents)
-    # It is not known whether users set items before or after they were newly declared.
+    # It is not known whether users set items before or after the new declaration of the items.
     new = {item for item in declared if declared[item] != requests.settled.get((luid, item))}
     both = [item for item in by_users & new if (luid, item) in requests.set_by_users]
     requests.note_set_by_users(luid, dict.fromkeys(both))
@@ -181,11 +181,11 @@ def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
         # Only reconciled data are certified.
         declared = {item: declared[item] for item in declared.keys() - {CERTIFIED, NOTE}}
     if CERTIFIED not in shown and (luid, CERTIFIED) in requests.set_by_users:
-        # A note that a refresh sets shows once a user certifies the data source again.
+        # A note that a refresh sets shows only after a user has certified the data source again.
         declared = {item: declared[item] for item in declared.keys() - {NOTE}}
     if "Its metadata is not set yet" in text or "Its metadata may not be set yet" in text:
         # A user has changed the data source in between, or the metadata cannot be read: the next
-        # refresh sets what is missing.
+        # refresh sets the missing metadata.
         by_users = by_users | declared.keys()
     for item in (shown.keys() | declared.keys()) - by_users:
         _check_item(history, refresh, (luid, item), shown, declared, text)
@@ -199,12 +199,12 @@ def _check_item(
     declared: Metadata,
     text: str,
 ) -> None:
-    """Check one item, and note whether it is settled or a user's."""
+    """Check one item. Note whether the item is settled, or belongs to a user."""
     requests, item = history.requests, key[1]
     is_, be, was = shown.get(item, ""), declared.get(item, ""), requests.settled.get(key, "")
     must_tell = not history.metadata_unclear and Accept.METADATA not in refresh.options.accept
     if is_ == be:
-        # A value that a user had set before it was declared stays the user's.
+        # If a user set a value before the value was declared, it still belongs to the user.
         if be and be != was and requests.set_by_users.get(key, ("", 0))[0] == be:
             requests.set_before_declared.add(key)
         elif be != was or key not in requests.set_before_declared:
@@ -213,7 +213,7 @@ def _check_item(
         require(False, f"{item} is declared as {be!r}, and shown as {is_!r}; {text}")
     elif be and be != was and requests.set_by_users[key][0] == is_ and must_tell:
         policy = refresh.declaration.metadata.on_conflict
-        # A note that was replaced shows once a user certifies the data source again.
+        # A replaced note shows only after a user has certified the data source again.
         may_stay = policy == "keep" or (item == NOTE and CERTIFIED not in shown)
         require(may_stay, f"{item} stays {is_!r}, and not {be!r}, by {refresh.declaration}")
         require(words(item) in text, f"that {item} is {is_!r}, not {be!r}, is not in {text}")

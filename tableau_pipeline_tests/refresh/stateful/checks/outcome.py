@@ -1,4 +1,4 @@
-"""The checks of a refresh at its end: its outcome, and what is published then."""
+"""The checks at the end of a refresh: its outcome, and the data source that it leaves."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +27,11 @@ class Start:
 
     Attributes:
         versions: the newest version of each model.
-        tags: of the data source.
-        place: its name and its project.
-        luid: its LUID.
+        tags: the tags of the data source.
+        place: the name and the project of the data source.
+        luid: the LUID of the data source.
         later: the journal has a record of a later release.
-        held: somebody holds the data source.
+        held: the data source is held.
     """
 
     versions: dict[str, int]
@@ -52,7 +52,7 @@ class Start:
 
 
 def describe(outcome: Outcome) -> str:
-    """One line for the trace."""
+    """Describe an outcome in one line for the trace."""
     match outcome:
         case Built():
             return "built only"
@@ -83,11 +83,11 @@ def kinds_of(outcome: Outcome) -> list[str]:
 def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome) -> None:
     """Check the outcome of a refresh.
 
-    A green one must have published the rows of its models. A refused one must have sent nothing,
-    for true reasons. A dry run must have changed nothing.
+    A green refresh must have published the rows of its models. A refused refresh must have sent
+    nothing, and its reasons must be true. A dry run must have changed nothing.
 
     Raises:
-        CheckFailed: it is not so.
+        CheckFailed: the outcome breaks one of these rules.
     """
     if refresh.options.dry_run or refresh.options.build_only:
         require(not refresh.change_count, "a dry run has changed something on the server")
@@ -101,7 +101,8 @@ def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome
     match outcome:
         case RefusedError():
             took_effect = any(request.took_effect for request in refresh.requests)
-            # If a user interferes with an update, the file that repairs it may be refused.
+            # If a user interferes with an update, the publish that repairs the update may be
+            # refused.
             may_be_refused = not took_effect or refresh.users_acted
             require(may_be_refused, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue_lines(history, refresh, str(outcome), tags=start.tags)
@@ -111,7 +112,7 @@ def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome
             require(not untrue, f"a dry run is refused, but this is not true: {untrue}")
         case RefreshError():
             damaged = any(path in str(outcome) for path in history.store.damaged)
-            require(not damaged, f"a damaged file that it need not read stops it: {outcome}")
+            require(not damaged, f"stopped by a damaged file that need not be read: {outcome}")
         case Refreshed(checkpoint=Checkpoint(distrust=None)):
             _check_green(history, refresh, start, outcome)
             check_metadata(history, refresh, outcome)
@@ -124,46 +125,50 @@ def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome
 def _check_stopped(refresh: Refresh, outcome: Outcome) -> None:
     """Check that a refresh that cannot read a record does nothing and names the later release."""
     named = isinstance(outcome, RefusedError) and LATER_RELEASE in str(outcome)
-    require(named, f"release {LATER_RELEASE} refreshes it, and this is what comes of it: {outcome}")
+    require(named, f"no refusal because of release {LATER_RELEASE}, but: {outcome}")
     changes = refresh.change_count or refresh.record_count
-    require(not changes, "it changes something after a later release")
+    require(not changes, "something was changed after the record of a later release")
 
 
 def _check_hold(refresh: Refresh, start: Start, outcome: Outcome) -> None:
-    """Check that what is held stays as it is, and that a rollback holds what it sends."""
+    """Check that a held data source stays as it is, and that a rollback leaves a hold."""
     if isinstance(outcome, HeldError):
-        require(start.held, f"it is not held, and yet the outcome is: {outcome}")
-        require(not refresh.change_count, "it is held, and something was changed")
+        require(start.held, f"the data source is not held, but the outcome is: {outcome}")
+        require(not refresh.change_count, "the data source is held, but something was changed")
     if refresh.options.rollback is None:
         is_green = isinstance(outcome, Refreshed)
-        require(not (start.held and is_green), "it is held, and was refreshed")
+        require(not (start.held and is_green), "the data source is held, but was refreshed")
     elif isinstance(outcome, Refreshed) or any(r.took_effect for r in refresh.requests):
-        require(refresh.journal.is_held, "it was rolled back, and is not held")
+        require(refresh.journal.is_held, "the data source was rolled back, but is not held")
 
 
 def _check_filters(history: Any, refresh: Refresh, report: Refreshed) -> None:
-    """Check that it did not go on without a filter of rows that its last one saw, and note them."""
+    """Check that no row filter has vanished since the last refresh, and note the present filters.
+    """
     published = [d for d in history.tableau.datasources() if d.luid == report.checkpoint.luid]
     present = {item for d in published for item in history.metadata_of(d) if item[0] == "filter"}
     gone = refresh.journal.filters - present - refresh.touched_by_users
     is_accepted = Accept.FILTER in refresh.options.accept
-    require(is_accepted or not gone, f"people may see all rows, as {gone} is gone")
+    require(is_accepted or not gone, f"users may see all rows because {gone} is gone")
     refresh.journal.filters = frozenset(present)
 
 
 def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:
-    """Check that the data source holds the rows of the models, unless it could not be known."""
+    """Check that the data source has the rows of the models. Only an invisible change excuses
+    others.
+    """
     checkpoint = report.checkpoint
     is_readable = refresh.journal.later_at is None
     if is_readable and refresh.journal.history().refresh > checkpoint.refresh:
-        # Another refresh began right before this one recorded its checkpoint, and is checked later.
+        # Another refresh began right before this refresh recorded its checkpoint. The check of the
+        # other refresh comes later.
         return
     contents = {}
     for name, table in checkpoint.tables.items():
         newest = start.versions[table.model]
         require(
             refresh.options.is_pinned or table.version >= newest,
-            f"{name}: version {table.version}, {newest} was there",
+            f"{name}: version {table.version} instead of {newest}",
         )
         contents[table.model] = history.store.contents[table.model, table.version]
     published = [d for d in history.tableau.datasources() if d.luid == checkpoint.luid]
@@ -185,10 +190,10 @@ def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed
 
 
 def _check_place(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:
-    """Check that it is at the declared place unless a user moved it, and that it reports moves."""
+    """Check the place of the data source, which only a user may change, and the reported moves."""
     place, luid = _place(history), str(report.checkpoint.luid)
     declared = refresh.declaration.name, refresh.declaration.project
-    # After a wipe it is found by its tag alone, and stays where it is.
+    # After a wipe, a refresh finds the data source only by its tag, and does not move it.
     has_records = refresh.wiped == refresh.journal.wiped
     before = refresh.journal.placed
     refresh.journal.placed = (luid, *declared) if has_records else None
@@ -196,13 +201,13 @@ def _check_place(history: Any, refresh: Refresh, start: Start, report: Refreshed
     if refresh.disturbed or start.place is None or place is None or start.luid != luid:
         return
     if before == (luid, *start.place):
-        require(place == declared, f"it is declared as {declared}, and stays {place}")
+        require(place == declared, f"declared at {declared}, but it stays at {place}")
     changed = {
         what
         for what, was, now in zip(("rename", "move"), start.place, place, strict=True)
         if was != now
     }
-    require(changed == set(report.moves), f"it went to {place}, and reports {report.moves}")
+    require(changed == set(report.moves), f"moved to {place}, but reported {report.moves}")
 
 
 def _place(history: Any) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""The check of refusals: is each sentence of a refusal true of the rows and the server?"""
+"""The check of refusals: each sentence of a refusal must be true."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ def untrue_lines(history: Any, refresh: Refresh, reason: str, *, tags: frozenset
     """The sentences of a refusal that are not true.
 
     Args:
-        tags: of the data source when the refresh began.
+        tags: the tags of the data source when the refresh began.
     """
     datasource = history.data_source()
     refusal = _Refusal(history, refresh, {*tags, *(datasource.tags if datasource else ())})
@@ -31,14 +31,14 @@ def untrue_lines(history: Any, refresh: Refresh, reason: str, *, tags: frozenset
 
 
 class _Refusal:
-    """What the sentences of a refusal are checked against."""
+    """The facts with which the check compares the sentences of a refusal."""
 
     def __init__(self, history: Any, refresh: Refresh, tags: set[str]) -> None:
         self._history, self._refresh, self._declaration = history, refresh, refresh.declaration
         self._tags, self._datasource, self._journal = tags, history.data_source(), refresh.journal
 
     def is_true(self, line: str) -> bool:
-        """Whether a sentence is true; False also if no check knows it."""
+        """Whether a sentence is true. A sentence that no check knows counts as untrue."""
         for pattern, check in self._checks().items():
             if match := re.search(pattern, line):
                 return bool(check(*match.groups()))
@@ -67,13 +67,13 @@ class _Refusal:
                 key != self._journal.key and f"{TAG_PREFIX}{key}" in self._all_tags
             ),
             rf"release {LATER_RELEASE} of tableau_pipeline wrote it": self._later_release,
-            # No record names it, and it has our tag at another place than the declared one.
+            # No record names the data source. It has our tag, but is not at the declared place.
             r"carries the tag of this data source .* no record of this deployment": lambda: (
                 self._datasource
                 and (self._datasource.name, self._datasource.project_name)
                 != (self._declaration.name, self._declaration.project)
             ),
-            # Another had the name at that time. It may be gone now.
+            # Another data source had the name at that time, and may be gone now.
             r"is to be (?:renamed|moved) .* has a data source \"([^\"]+)\" already": lambda name: (
                 self._declaration.name.casefold() == name.casefold()
             ),
@@ -112,13 +112,13 @@ class _Refusal:
 
     @property
     def _all_tags(self) -> set[str]:
-        """Those of all data sources: our records may name another one than that of our name."""
+        """The tags of all data sources. Our records may name a data source with another name."""
         there = (datasource.tags for datasource in self._history.tableau.datasources())
         return self._tags.union(*there)
 
     @property
     def _takes_over(self) -> bool:
-        """Whether its records may lack those of the deployment that it takes over from."""
+        """Whether the refresh takes over, and so may lack the records of another deployment."""
         return Accept.TAKEOVER in self._refresh.options.accept
 
     @property
@@ -150,7 +150,8 @@ class _Refusal:
         return is_possible and not is_accepted and _count(changed) > (limit or 0) * rows
 
     def _changes_not_known(self, name: str) -> bool:
-        """Whether records of the published rows may be gone, or these rows are no longer stored."""
+        """Whether the records of the published rows may be gone, or the rows are no longer stored.
+        """
         records = self._journal.history().recovered.record
         published = records.tables.get(name) if records else None
         return (
@@ -171,7 +172,7 @@ class _Refusal:
 
     def _is_filter_gone(self) -> bool:
         metadata = self._history.metadata_of(self._datasource) if self._datasource else {}
-        # A refresh that was killed may have recorded a filter, too.
+        # A killed refresh may have recorded a filter, too.
         made = {item for _, item in self._history.requests.set_by_users if item[0] == "filter"}
         return self._takes_over or not made | self._journal.filters <= metadata.keys()
 
@@ -183,12 +184,13 @@ class _Refusal:
         )
 
     def _no_number(self, name: str | None, column: str) -> bool:
-        """Whether the column has no numbers. Without a table's name, it is of the only table."""
+        """Whether a column has no numbers. Without a table's name, the column is in the fact table.
+        """
         content = self._content(name or self._declaration.fact_table)
         return content.schema[column] not in expected.NUMBERS
 
     def _taken(self) -> bool:
-        """Whether another data source has the name, perhaps one of the other deployment."""
+        """Whether another data source has the declared name, perhaps in the other deployment."""
         name = self._declaration.name.casefold()
         return any(
             other.name.casefold() == name and other != self._datasource
@@ -208,17 +210,17 @@ class _Refusal:
         """Whether the rows of a table at a version are no longer stored."""
         checkpoints = self._journal.as_seen_by(self._refresh.owner).checkpoints()
         found = next((c.tables[table] for c in checkpoints if c.refresh == int(version)), None)
-        # Few records are kept in some scenarios.
+        # In some scenarios, the journal keeps few records.
         return found is None or self._is_lost(found)
 
     def _is_collected(self, table: str) -> bool:
-        """Whether the rows of a table that were planned are no longer stored."""
+        """Whether the planned rows of a table are no longer stored."""
         saved = self._refresh.options.saved
         planned = saved.tables.get(table) if saved else None
         return not planned or self._is_lost(planned)
 
     def _is_lost(self, table: TableContent) -> bool:
-        """Whether a version was removed, or one of its files was, or is damaged."""
+        """Whether a version was removed, or one of its files was removed or damaged."""
         try:
             snapshot = self._history.store.version(table.model, table.version)
         except DamagedSnapshotError:
@@ -235,7 +237,7 @@ class _Refusal:
         return self._refresh.had_fault or self._history.requests.users_acted_at > 0
 
     def _not_found(self) -> bool:
-        """Whether it may not have found it: without a record, where the server lists it late."""
+        """Whether the refresh may have missed a data source because the server lists it late."""
         return self._disturbed() or self._history.scenario.quirks["index_lag_seconds"] > 0
 
     def _repeated(self, name: str) -> bool:

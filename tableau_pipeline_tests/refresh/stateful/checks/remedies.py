@@ -1,4 +1,4 @@
-"""The remedies that refusals name, as a user follows them: exactly what a refusal says, no more."""
+"""The remedies that refusals name. A remedy does exactly what the refusal says."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ def follow(history: Any, reason: str, options: Asked) -> tuple[set[str], Asked]:
     """Do what each sentence of a refusal says.
 
     Returns:
-        The names of the remedies, which are none if no sentence names one, and the options of the
-        next run.
+        The names of the remedies, and the options of the next run. The set is empty if no sentence
+        names a remedy.
     """
     done = set()
     for line in reason.splitlines():
@@ -90,7 +90,7 @@ def _adopt(history: Any) -> None:
 
 def _delete_namesake(history: Any, *_: str) -> None:
     name, ours = history.declaration.name.casefold(), history.data_source()
-    # Another declaration may have changed the last one; our records name ours.
+    # Another declaration may have published last. Our records name our data source.
     luid = history.journals["ours"].history().recovered.luid or (ours and ours.luid)
     for datasource in history.tableau.datasources():
         if datasource.name.casefold() == name and datasource.luid != luid:
@@ -117,7 +117,7 @@ def _remove_filters(history: Any) -> None:
 def _give_back(history: Any, luid: str | None = None) -> None:
     ours = history.data_source()
     if luid and not (ours and ours.luid == luid):
-        # It is the data source of another user, which is in the way.
+        # The refusal names the data source of another user, which is in the way.
         _delete_namesake(history)
         return
     events.another_user(history, None, "gives", "worker", 0)

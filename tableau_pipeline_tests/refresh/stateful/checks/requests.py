@@ -1,6 +1,7 @@
 """The record of the requests that our refreshes sent, and of the changes by other users.
 
-It follows all jobs of the server and checks each of ours: when it is queued, and when it is done.
+The record follows all jobs of the server. It checks each job of our refreshes when the job is
+queued, and when the job is done.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,24 +24,25 @@ from tableau_sandbox.simulation import Datasource, Fate, Job, Moment, Simulation
 
 @dataclass
 class Requests:
-    """The requests of our refreshes, their effects, and what other users changed.
+    """The requests of our refreshes, their effects, and the changes by other users.
 
-    An item is one of metadata, such as the caption of a column. The pairs are LUID and item.
+    An item is a piece of metadata, such as the caption of a column. Pairs consist of a LUID and an
+    item.
 
     Attributes:
-        luid: of the data source that our last request made or changed.
+        luid: the LUID of the data source that our last request made or changed.
         sent: our requests, by the id of their job.
         rows_left: by LUID, the rows after our last request took effect.
-        rows_expected: by LUID, the rows that this request had to leave.
-        user_changes: changes of data by other users since the data were last seen to be right.
-        edits: from when to when our edits of tags or places may have moved the time stamp.
+        rows_expected: by LUID, the rows that our last request had to leave.
+        user_changes: changes of data by other users since a check last found the right data.
+        edits: the periods in which our edits of tags or places may have moved the time stamp.
         users_acted_at: the moment when another user last did anything.
-        set_by_users: the value that a user set, "" for a removal, and the moment. The value is None
-            if it is not known, or no longer there.
+        set_by_users: the value that a user set, and the moment. The value is "" for a removal.
+            It is None if the value is not known, or is no longer there.
         settled: the declared value when a refresh last settled the item.
-        set_before_declared: items that a user had set so before they were declared so.
-        row_counts: by table, the numbers of rows that it had at any time.
-        schemas: all schemas that requests had.
+        set_before_declared: items whose value a user set before the same value was declared.
+        row_counts: by table, all numbers of rows that the table has had.
+        schemas: the schemas of all requests.
     """
 
     tableau: Simulation
@@ -68,7 +70,7 @@ class Requests:
         self.tableau.fate, self.tableau.on_job = self._fate, self._on_job
 
     def data_source(self) -> Datasource | None:
-        """The data source that our last request changed, else the one with the declared name."""
+        """The data source that our last request changed, else the one at the declared place."""
         declared, elsewhere = self.history.declaration, self.history.luids_elsewhere
         candidates = [d for d in self.tableau.datasources() if d.luid not in elsewhere]
         place = declared.name, declared.project
@@ -83,23 +85,26 @@ class Requests:
     def note_origin_unknown(self, luid: str, items: Iterable[Item]) -> None:
         """Note that no record shows who has set these items of a data source.
 
-        Those that are as declared may be a user's, too: they stay when they are declared no longer.
+        Even an item with the declared value may be a user's. Such an item stays after the
+        declaration has dropped it.
         """
         self.note_set_by_users(luid, dict.fromkeys(items))
         self.set_before_declared |= {(luid, item) for item in items}
 
     def in_flight(self) -> list[Request]:
-        """Our requests whose jobs have not ended, and may still have an effect."""
+        """Our requests whose jobs have not ended and may still have an effect."""
         unfinished = {job.luid for job in self.tableau.unfinished() if not self._is_vain(job)}
         return [request for job, request in self.sent.items() if job in unfinished]
 
     def _is_vain(self, job: Job) -> bool:
-        """Whether a job is to create a data source whose name another one has by now."""
+        """Whether a job would create a data source whose name is taken by now."""
         publication = job.parameters.get("publication", {})
         return publication.get("mode") == "createnew" and self.target(job) is not None
 
     def target(self, job: Job) -> Datasource | None:
-        """The data source that a job changes; None if there is none yet, or no longer."""
+        """The data source that a job changes; None if the data source does not exist yet, or is
+        gone.
+        """
         target = job.parameters.get("publication") or job.parameters["datasource"]
         for datasource in self.tableau.datasources():
             if datasource.luid == target.get("id"):
@@ -154,17 +159,17 @@ class Requests:
         sending.check_effect(self.history, request, before=self._before, after=after)
         metadata.check_edits(self.history, request, self._before, after, job)
         if Accept.TAKEOVER in request.refresh.options.accept:
-            # To the deployment that had it before, a user has removed what this publish drops. The
-            # refresh may fail before it sets its own.
+            # The former deployment will think that a user has removed the items that this publish
+            # drops. The refresh may fail before it sets its own items.
             self.note_origin_unknown(target.luid, self._before.metadata.keys() - after.metadata)
         if after.rows == request.expected:
             self.user_changes = []
         self.rows_left[target.luid], self.rows_expected[target.luid] = after.rows, request.expected
 
     def _note_brought(self, created: State) -> None:
-        """Note the edits of users that a merging publish brought, if a user removed the old one.
+        """Note the users' edits that a merging publish has copied into a new data source.
 
-        The old one is ours, or one of that name that the refresh takes over and a user has moved.
+        A user has removed the old data source, or has moved it while a refresh takes it over.
         """
         assert created.datasource
         name = created.datasource.name

@@ -2,17 +2,17 @@
 
 
 class CheckFailed(BaseException):
-    """A refresh, or what it published, is not as it must be.
+    """A refresh, or the data source that it published, is not as it must be.
 
-    It is no `Exception`, so that the product cannot catch it.
+    The class is no `Exception`, so that the product cannot catch it.
     """
 
 
 def require(holds: bool, message: str) -> None:
-    """Fail the history with a message unless this holds.
+    """Fail the history with a message if a condition does not hold.
 
     Raises:
-        CheckFailed: it does not hold.
+        CheckFailed: the condition does not hold.
     """
     if not holds:
         raise CheckFailed(message)

@@ -1,4 +1,6 @@
-"""The checks of a request: may the refresh send it now, and does it do what it must?"""
+"""The checks of a request: may the refresh send the request now, and does the request have the
+right effect?
+"""
 
 from fractions import Fraction
 from typing import Any
@@ -23,27 +25,27 @@ def check_may_send(history: Any, refresh: Refresh, request_id: object) -> None:
         request_id: the id of an update, which the server carries out once.
 
     Raises:
-        CheckFailed: it may not.
-        Killed: it could not know; the harness kills it to keep the history going.
+        CheckFailed: the refresh may not send the request.
+        Killed: the refresh could not know; the harness kills it to keep the history going.
     """
     later = refresh.journal.later_at
     if any(
         since is not None and refresh.read_at < since for since in (refresh.overtaken_at, later)
     ):
-        # Nothing can stop it between its last look at the journal and the call.
+        # Nothing can stop a refresh between its last look at the journal and the call.
         history.note(f"{refresh.name} is killed before it sends")
         refresh.killed = True
         raise Killed
-    require(later is None, "it sends although it has met a record of a later release")
+    require(later is None, "a refresh sends after it has read a record of a later release")
     require(not refresh.options.dry_run, "a dry run sends")
     # Calls may take minutes, and another refresh may have begun meanwhile.
     call, is_repeated = refresh.last_call, request_id and request_id == refresh.request_id
     refresh.request_id = request_id
     require(
         not call or is_repeated,
-        f"it sends after a call ({call}), without a look at the journal in between",
+        f"a refresh sends after a call ({call}), without a look at the journal in between",
     )
-    require(refresh.overtaken_at is None, "it sends although it was overtaken")
+    require(refresh.overtaken_at is None, "a refresh sends although it was overtaken")
     for other in history.running[:-1]:
         journal = other.journal
         claims = other.holds_claim and not other.killed and other.name not in journal.ended
@@ -57,14 +59,14 @@ def check_request(history: Any, request: Request, target: Datasource | None) -> 
     """Check a request that the server has just queued.
 
     Args:
-        target: the data source that it changes, if there is one.
+        target: the data source that the request changes, if there is one.
 
     Raises:
         CheckFailed: the refresh should not have sent it.
     """
     refresh, before = request.refresh, State.of(history, target)
     for other in history.requests.in_flight():
-        require(False, f"it sends during job {other.job[:4]} of {other.refresh.name}")
+        require(False, f"a refresh sends during job {other.job[:4]} of {other.refresh.name}")
     if target and not _creates(refresh):
         _check_owner(history, refresh, target)
         _check_guards(history, request, before)
@@ -76,7 +78,7 @@ def check_effect(history: Any, request: Request, *, before: State, after: State)
     """Check that a request that took effect left the expected rows.
 
     Raises:
-        CheckFailed: other rows are there.
+        CheckFailed: the data source has other rows.
     """
     datasource = after.datasource
     assert datasource is not None
@@ -92,7 +94,7 @@ def check_effect(history: Any, request: Request, *, before: State, after: State)
 
 
 def _check_filters(history: Any, request: Request, before: State, after: State) -> None:
-    """Check that each filter of rows is still there that the refresh could see."""
+    """Check that a request has kept each row filter that the refresh could see."""
     if Accept.FILTER in request.refresh.options.accept or before.datasource is None:
         return
     requests, luid = history.requests, before.datasource.luid
@@ -107,20 +109,20 @@ def _check_filters(history: Any, request: Request, before: State, after: State) 
 
 
 def _check_owner(history: Any, refresh: Refresh, target: Datasource) -> None:
-    """Check that the data source is not one of another deployment or declaration."""
+    """Check that the data source does not belong to another deployment or declaration."""
     if Accept.TAKEOVER in refresh.options.accept:
         return
     journals, tags = history.journals.values(), target.tags
     owners = {j.instance for j in journals if f"{INSTANCE_TAG_PREFIX}{j.instance}" in tags}
-    require(not owners or refresh.journal.instance in owners, f"it sends to what {owners} publish")
+    require(not owners or refresh.journal.instance in owners, f"sends to the data source of {owners}")
     keys = {journal.key for journal in journals if f"{TAG_PREFIX}{journal.key}" in tags}
-    # Once a user has removed the tag of the deployment, the key says nothing.
+    # If a user has removed the tag of the deployment, the key proves nothing.
     keys = keys if owners else set()
-    require(not keys or refresh.journal.key in keys, f"it sends to what is published as {keys}")
+    require(not keys or refresh.journal.key in keys, f"sends to the data source of {keys}")
 
 
 def _creates(refresh: Refresh) -> bool:
-    """Whether its last request creates a data source: the server refuses to change another one."""
+    """Whether the last request may only create a data source: the server then changes no other."""
     intents = refresh.journal.history().intents
     return bool(intents) and intents[-1].mode is PublishMode.CREATE
 
@@ -131,11 +133,11 @@ def _check_guards(history: Any, request: Request, before: State) -> None:
     if Accept.SHRINK in refresh.options.accept or _counts_wrong(history, refresh):
         return
     requests, luid = history.requests, before.datasource.luid if before.datasource else ""
-    # They differ if another user's rows were there when our request took effect.
+    # The two differ if another user's rows were there when our request took effect.
     ours = requests.rows_left.get(luid), requests.rows_expected.get(luid)
     is_hidden = not all(is_visible(history, change) for change in requests.user_changes)
     if is_hidden and not any(ours):
-        # It has counted rows of others, to which the site does not show a later change yet.
+        # The refresh has counted rows of another user. The site does not show a later change yet.
         return
     for table in refresh.declaration.tables:
         name = refresh.declaration.published_name(table.name)
@@ -143,11 +145,11 @@ def _check_guards(history: Any, request: Request, before: State) -> None:
         earlier = [tables for tables in (before.rows, *ours) if tables and name in tables]
         counts = {len(tables[name]) - 1 for tables in earlier} or {0}
         due = all(expected.breaks_guard(table.guard, rows, count) for count in counts)
-        require(not due, f"it sends {rows} rows of {name}, not {counts}: {table.guard}")
+        require(not due, f"sends {rows} rows of {name}, not {counts}: {table.guard}")
 
 
 def _check_changes(history: Any, request: Request, before: State) -> None:
-    """Check that no more rows change than a guard allows, where all published rows are ours."""
+    """If all published rows are ours, check that no more rows change than a guard allows."""
     requests, luid = history.requests, before.datasource.luid if before.datasource else ""
     is_ours = before.rows == requests.rows_left.get(luid) == requests.rows_expected.get(luid)
     if Accept.CHANGE in request.refresh.options.accept or not is_ours:
@@ -155,16 +157,16 @@ def _check_changes(history: Any, request: Request, before: State) -> None:
     declaration = request.refresh.declaration
     guards = {declaration.published_name(table.name): table.guard for table in declaration.tables}
     if requests.schemas[-1:] != [expected.schema(declaration, request.refresh.contents)]:
-        # How many values of a column of another type are others is a matter of taste.
+        # If a column has another type, it is a matter of taste which of its values have changed.
         return
     for name, share in expected.changed_shares(before.rows or {}, request.expected).items():
         limit = guards[name].max_change if name in guards else None
         is_within = limit is None or share <= Fraction(str(limit))
-        require(is_within, f"it changes {float(share):.0%} of the rows of {name}, and may {limit}")
+        require(is_within, f"changes {float(share):.0%} of the rows of {name}, over {limit}")
 
 
 def _counts_wrong(history: Any, refresh: Refresh) -> bool:
-    """Whether the refresh can only ask the server for the rows, which counts them wrongly now."""
+    """Whether the refresh depends on the server's count of rows, which is wrong now."""
     rule = refresh.declaration.reconcile
     if rule is None or rule.max_bytes > scenarios.LARGE.max_bytes:
         return False
@@ -178,4 +180,4 @@ def _check_keys(request: Request, before: State) -> None:
     for name, problem in expected.unpublishable(refresh.declaration, refresh.contents, day).items():
         published = refresh.declaration.published_name(name)
         changes = rows.get(published) != request.expected[published]
-        require(not changes, f"it sends {name}, of which {problem}")
+        require(not changes, f"sends {name}, although {problem}")

@@ -1,7 +1,8 @@
 """The checks at the end of a history: undisturbed refreshes are green, or name a remedy that works.
 
-There are three refreshes without a change, and three with one changed row each. However the history
-went, none of them may fail or wait for hours, and they may not publish everything again for ever.
+Three refreshes run without a change, and three refreshes with one changed row each. Whatever has
+happened before, no refresh may fail or wait for hours. Refreshes may not publish everything again
+for ever.
 """
 
 import re
@@ -27,11 +28,11 @@ from tableau_pipeline_tests.refresh.support.asked import Asked
 _RUNS = 3
 # Seconds between two refreshes, so that all time stamps and lists catch up.
 _PAUSE = 60
-# Seconds that a refresh may wait without a job. It may see the end of a job late by half of the
-# duration of that job.
+# A refresh may see the end of a job late, by half of the duration of the job. `_LONGEST` is the
+# time in seconds that a refresh may wait without a job.
 _OVERSHOOT = 1.5
 _LONGEST = TIMEOUTS.listing * _OVERSHOOT
-# The reasons for a full publish that the declaration, or the size of the update, asks for.
+# The reasons for a full publish that come from the declaration or the size of the update.
 _AS_DECLARED = re.compile(
     r"\(republish\.(?:after|growth)|republish\.growth\)|exceeds the limit of .* for payloads"
     r"|is larger than the full file"
@@ -40,10 +41,10 @@ _AS_DECLARED = re.compile(
 
 @dataclass(frozen=True)
 class Allowed:
-    """What may be slower on a site.
+    """A rule for sites on which refreshes may be slower.
 
     Attributes:
-        where: the condition, of the scenario and the data source.
+        where: the condition for the rule.
         most: how many changes may be published in full.
     """
 
@@ -69,14 +70,14 @@ def _stays(history: History) -> bool:
     return history.scenario.quirks["updates_move_stamp"] == "never"
 
 
-# What may be slower, by quirk and value. With all other quirks, and where the condition does not
-# hold, refreshes are green and send only what changed.
+# The rules for slower sites, by quirk and value. On all other sites, refreshes are green and send
+# only the changed rows.
 TABLE: Mapping[tuple[str, Any], Allowed] = {
     ("job_access", "administrators"): Allowed(_not_admin),
     ("job_access", "session-lost"): Allowed(_not_admin),
     ("finished_jobs", "gone"): Allowed(_stays),
     ("updates_by", "owner"): Allowed(_owned_by_another),
-    # Refreshes learn from the first change what the site does.
+    # Refreshes learn the behaviour of the site from the first change.
     ("updates_move_stamp", "late"): Allowed(_always, most=1),
     ("job_stamps", "after"): Allowed(_always, most=1),
     ("update_revisions", True): Allowed(_always, most=1),
@@ -86,7 +87,7 @@ TABLE: Mapping[tuple[str, Any], Allowed] = {
 def _most_full(history: History) -> int:
     """How many changes may be published in full."""
     rules = (TABLE.get(quirk) for quirk in history.scenario.quirks.items())
-    # A site may have several habits, each of which a change shows first.
+    # A site may have several such quirks. Refreshes learn each quirk from a change.
     return sum(rule.most for rule in rules if rule and rule.where(history))
 
 
@@ -94,10 +95,10 @@ def check_undisturbed(history: History, tally: Counter[str]) -> None:
     """Check that refreshes are green from here on.
 
     Args:
-        tally: counts their outcomes.
+        tally: counts the outcomes of the refreshes.
 
     Raises:
-        CheckFailed: one is not.
+        CheckFailed: a refresh is not green.
     """
     history.note("Nothing disturbs it any more")
     history.tableau.come_to_rest()
@@ -106,7 +107,7 @@ def check_undisturbed(history: History, tally: Counter[str]) -> None:
     history.journals["ours"].release()
     history.upgrade()
     history.tableau.pass_time(TIMEOUTS.queue + TIMEOUTS.job + 100)
-    # A change that no refresh can see is overwritten.
+    # A full publish overwrites a change that no refresh can see.
     hidden = not all(is_visible(history, change) for change in history.requests.user_changes)
     _refresh(history, Asked(full=hidden), tally)
     for _ in range(1, _RUNS):
@@ -117,7 +118,7 @@ def check_undisturbed(history: History, tally: Counter[str]) -> None:
         report = _refresh(history, Asked(), tally, is_settled=True)
         full += _is_slower(report, tally)
         reason = report.reason
-        require(full <= _most_full(history), f"a row has changed, and it does this: {reason}")
+        require(full <= _most_full(history), f"a row has changed, but published in full: {reason}")
 
 
 def _change(history: History, number: int) -> None:
@@ -134,7 +135,7 @@ def _change(history: History, number: int) -> None:
 def _refresh(
     history: History, options: Asked, tally: Counter[str], *, is_settled: bool = False
 ) -> Refreshed:
-    """Refresh until it is green; follow each remedy that refusals name, once."""
+    """Refresh until a refresh is green. Follow each remedy that a refusal names, once."""
     done: set[str] = set()
     while True:
         history.tableau.pass_time(_PAUSE)
@@ -149,12 +150,12 @@ def _refresh(
         if "lost work" not in done and _was_lost(history, outcome):
             done.add("lost work")
             continue
-        require(isinstance(outcome, RefusedError), f"undisturbed, it fails: {outcome}")
+        require(isinstance(outcome, RefusedError), f"an undisturbed refresh fails: {outcome}")
         tally["refused"] += 1
         followed, options = remedies.follow(history, str(outcome), options)
-        require(bool(followed), f"it is refused, and says no remedy: {outcome}")
+        require(bool(followed), f"a refusal names no remedy: {outcome}")
         require(
-            not followed <= done, f"a person did {followed}, and it is refused again: {outcome}"
+            not followed <= done, f"a person did {followed}, but the refusal is repeated: {outcome}"
         )
         for remedy in followed:
             tally[f"refused: {remedy}"] += 1
@@ -162,13 +163,13 @@ def _refresh(
 
 
 def _was_lost(history: History, outcome: Outcome) -> bool:
-    """Whether the first takeover on a site lost users' work, which only that shows, and failed."""
+    """Whether a refresh failed because the server's replace has dropped users' metadata."""
     is_such = history.scenario.quirks["replace"] == "like-overwrite"
     return is_such and "which should keep the metadata" in str(outcome)
 
 
 def _check_wait(history: History, refresh: Refresh, began: datetime) -> None:
-    """Check that a refresh waits for hardly more than its jobs."""
+    """Check that a refresh takes hardly longer than its jobs."""
     jobs = [history.tableau.job(request.job) for request in refresh.requests]
     took = sum(
         (datetime.fromisoformat(job.completed_at) - datetime.fromisoformat(job.created_at)).seconds
@@ -176,10 +177,10 @@ def _check_wait(history: History, refresh: Refresh, began: datetime) -> None:
         if job.completed_at
     )
     waited = (history.tableau.now - began).total_seconds()
-    # After each publish, also one that failed, lists may be late to show what it has made.
+    # After each publish, even a failed one, lists may show the new data source late.
     publishes = sum(request.kind == "publish_datasource" for request in refresh.requests)
     allowed = took * _OVERSHOOT + _LONGEST * max(1, publishes)
-    require(waited <= allowed, f"it takes {waited:.0f} s, its jobs {took:.0f} s")
+    require(waited <= allowed, f"a refresh takes {waited:.0f} s, its jobs {took:.0f} s")
 
 
 def _check_report(
@@ -191,10 +192,10 @@ def _check_report(
     *,
     is_settled: bool,
 ) -> None:
-    """Check that a green refresh left the expected rows, and changed nothing where nothing changed.
+    """Check that a green refresh left the expected rows, and did nothing if nothing had changed.
 
     Args:
-        before: the rows before it.
+        before: the rows before the refresh.
         is_settled: an undisturbed refresh came before.
     """
     rows = history.published_rows()
@@ -205,18 +206,18 @@ def _check_report(
         tally[f"{phase}: {kind}"] += 1
         return
     distrust = report.checkpoint.distrust if report.checkpoint else "no checkpoint"
-    require(distrust is None, f"undisturbed, no update may build on it: {distrust}")
+    require(distrust is None, f"no update may build on an undisturbed refresh: {distrust}")
     if before == refresh.expected:
         tally[f"no change: {kind}"] += 1
         require(
             isinstance(report.plan, NoChange) and not report.moves,
-            f"nothing has changed, and it does this: {report.decision}: {report.reason}",
+            f"nothing has changed, but the refresh acts: {report.decision}: {report.reason}",
         )
         return
 
 
 def _is_slower(report: Refreshed, tally: Counter[str]) -> bool:
-    """Whether a change was published in full that would be an update on another site."""
+    """Whether a refresh published in full although it would send an update on another site."""
     if not isinstance(report.plan, Publish):
         tally[f"change: {report.decision}"] += 1
         return False

@@ -1,6 +1,6 @@
-"""Which changes by other users a refresh can see. Only an invisible one excuses wrong rows.
+"""The changes by other users that a refresh can see. Only an invisible change excuses wrong rows.
 
-The rules are those of docs/explanation/limits.md, under "What no refresh can see".
+docs/explanation/limits.md has the rules, under "What no refresh can see".
 """
 
 from collections.abc import Generator
@@ -38,9 +38,9 @@ class UserChange:
     """A change of rows or columns by another user.
 
     Attributes:
-        moment: of the history.
+        moment: the moment of the history.
         at: the server's time.
-        stamp: the time stamp of the data source after it; None if that did not move.
+        stamp: the data source's new time stamp; None if the time stamp did not move.
         is_certain: the data source is gone, or has a new revision.
     """
 
@@ -90,7 +90,7 @@ def note_users_data_source(history: Any) -> State:
     """Note the metadata and the rows of the data source that another user has just published.
 
     Returns:
-        Its state.
+        The state of the data source.
     """
     state = State.of(history, history.tableau.datasources()[-1])
     assert state.datasource
@@ -110,8 +110,8 @@ def note_rows(history: Any, state: State) -> None:
 def is_visible(history: Any, change: UserChange) -> bool:
     """Whether the time stamp or a revision shows a change.
 
-    Neither does if the change moves neither. Nor does the time stamp if the change happens while a
-    request of ours takes effect, or in the same second.
+    Some changes move neither of the two. The time stamp also does not show a change that happens
+    while a request of ours takes effect, or in the same second.
     """
     if change.is_certain or change.stamp is None:
         return change.is_certain
@@ -126,7 +126,7 @@ def is_visible(history: Any, change: UserChange) -> bool:
 def users_may_have_edited(history: Any, journal: Any) -> bool:
     """Whether users may have edited a data source, as far as the records and the site show."""
     quirks = history.scenario.quirks
-    # A time stamp that comes after the job may be any user's, without revisions.
+    # Without revisions, a time stamp that comes after the job may be any user's.
     is_late = quirks["updates_move_stamp"] == "late" or quirks["job_stamps"] == "after"
     if is_late and not quirks["revisions"]:
         return True
@@ -142,7 +142,7 @@ def records_may_miss_rows(history: Any, journal: Any) -> bool:
 
 
 def _times_of_ours(history: Any) -> Generator[tuple[datetime, datetime]]:
-    """The times, from and to, when our changes took effect and their time stamps may have come."""
+    """The periods in which our changes took effect and their time stamps may have come."""
     yield from history.requests.edits
     now, quirks = history.tableau.now, history.scenario.quirks
     for refresh in history.running:
@@ -155,8 +155,8 @@ def _times_of_ours(history: Any) -> Generator[tuple[datetime, datetime]]:
             start = datetime.fromisoformat(job.started_at)
             end = datetime.fromisoformat(job.completed_at) if job.completed_at else now
             if _jobs_are_hidden(history):
-                # The refresh only knows that the job took effect between two of its looks, which
-                # become rarer.
+                # The refresh only knows that the job took effect between two of its looks. These
+                # looks become rarer with time.
                 created = datetime.fromisoformat(job.created_at)
                 yield created, end + late + timedelta(seconds=3) + (end - created) / 2
             yield start, end + late
