@@ -24,8 +24,7 @@ _REMOTE = {"string": "129", "integer": "20", "real": "5", "date": "133", "dateti
 
 
 def record(local: str, type_: str, parent: str, *, name: str = "", table: str = "") -> str:
-    """The metadata record of a column. `name` is the column's name if the field has another name.
-    """
+    """The metadata record of a column. `name` is the column's own name if the field differs."""
     of = f"<object-id>[{table}]</object-id>" if table else ""
     remote = name or local
     return (
@@ -52,8 +51,7 @@ def counted(id_: str) -> str:
 
 
 def graph(objects: Mapping[str, str], *edges: tuple[str, str, str, str]) -> str:
-    """The object graph: the logical tables with their content, and the relationships between them.
-    """
+    """The object graph: the logical tables with their content, and the relationships."""
     found = "".join(
         f"<object caption='{id_.split(' ')[0].split('_')[0]}' id='{id_}'>"
         f"<properties context=''>{inside}</properties></object>"

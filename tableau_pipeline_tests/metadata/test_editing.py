@@ -171,8 +171,7 @@ def test_new_columns_that_differ_only_in_case():
 
 
 def test_names_with_odd_brackets():
-    """Prevents: a bracket in a name makes a formula read another column, or cuts a folder's name.
-    """
+    """Prevents: a bracket in a name makes a formula read another column, or cuts a folder name."""
     tables = {"flights": [*TABLES["flights"], ("a].[delay", "BIGINT")], "air]lines": ODD}
     path = ("calculation", "Sum", "formula")
     wanted = {path: "SUM([flights.a]].[delay])"}

@@ -78,8 +78,7 @@ def test_a_hierarchy_is_in_a_folder_as_a_whole():
 
 
 def test_a_hierarchy_that_goes_leaves_no_item():
-    """Prevents: a folder lists a removed hierarchy, and Tableau may fail to open the data source.
-    """
+    """Prevents: a folder lists a removed hierarchy, and Tableau may not open the data source."""
     want = declared(("country", "city"), country="Where")
     content = saved(published(PLAIN, want, {}))
     assert items(published(content, {}, want)) == []

@@ -57,8 +57,7 @@ def published_tables(
 
 @dataclass(frozen=True)
 class Counted:
-    """A session, its server, and the LUIDs of data sources with both tables, with one, and empty.
-    """
+    """A session, its server, and the LUIDs of data sources with two tables, one, and no rows."""
 
     site: TableauSite
     sandbox: Sandbox
@@ -227,8 +226,7 @@ def test_a_busy_server_is_asked_again(counted: Counted, fault: CallFault):
 
 
 def test_a_connected_app_asks_for_the_right_to_count(counted: Counted, sign_in: SignIn):
-    """Prevents: a connected app may not count rows, or the error does not name the missing scope.
-    """
+    """Prevents: a connected app cannot count rows, or the error does not name the scope."""
     app = counted.sandbox.connected_app
     plain = ConnectedApp(counted.sandbox.user, app.client_id, app.secret_id, app.secret_value)
     with sign_in(replace(plain, counts=True)) as site:

@@ -108,8 +108,7 @@ def test_declared_metadata_come_along(tableau: TableauSite, star: Package):
 
 
 def with_ids(package: Package, form: str) -> bytes:
-    """The `.tds` with other table ids. `form` is the pattern of an id, for a name and its digits.
-    """
+    """The `.tds` with other table ids. `form` is the pattern of the ids."""
     text, ids = package.tds.decode(), re.compile(r"(\w+) \(Extract\.\w+\)_([0-9A-F]{32})")
     return ids.sub(lambda found: form.format(found[1], found[2], short=found[2][:8]), text).encode()
 

@@ -54,8 +54,7 @@ def eyes(server: Server) -> TableauSite:
 
 @pytest.fixture
 def new_pipeline(server: Server, tmp_path: Path) -> Callable[..., Pipeline]:
-    """A function that makes a data source of one table with rows. `on` has the server's settings.
-    """
+    """A function that makes a data source of one table with rows. `on` has server settings."""
 
     def make(
         name: str = "",

@@ -1,4 +1,4 @@
-"""What an audit finds, and what a comparison row by row tells of it; neither changes anything."""
+"""Audits, and comparisons row by row. Neither changes anything."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 
 
 def audited(pipeline: Pipeline, around_server: Around = lambda server: server) -> AuditedDatasource:
-    """What an audit finds; it must leave the journal as it was."""
+    """Audit the data source, and check that the audit leaves the journal unchanged."""
     before = pipeline.journal.history()
     with session(pipeline.sandbox) as site:
         found = audit(pipeline.refresh(), around_server(site))
@@ -47,8 +47,7 @@ def published(pipeline: Pipeline) -> Pipeline:
 
 @pytest.mark.slow
 def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
-    """Prevents: an audit that is green because it compared nothing, or that changes something; old
-    rows called equal, silent on the newer ones."""
+    """Prevents: an audit reports equal rows that it has not compared, or changes something."""
     star.declare(reconcile=Reconcile())
     star.run()
     (item,) = star.found()
@@ -65,7 +64,7 @@ def test_rows_are_compared_and_nothing_is_touched(star: Pipeline):
 
 @pytest.mark.slow
 def test_what_may_not_be_read_is_not_called_equal(pipeline: Pipeline):
-    """Prevents: an audit that calls rows equal that it has not read, or that goes unread."""
+    """Prevents: an audit reports equal rows although it may not read the rows."""
     for rule, note in (
         (None, "reconcile: never"),
         (Reconcile(max_mb=1e-6, by="download"), "larger than reconcile: max_mb"),
@@ -79,7 +78,7 @@ def test_what_may_not_be_read_is_not_called_equal(pipeline: Pipeline):
 
 
 def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline):
-    """Prevents: a weak comparison under the name of a strong one."""
+    """Prevents: an audit reports compared rows although it has only counted the rows."""
 
     def refuse() -> None:
         raise RefreshError("not now")
@@ -90,7 +89,7 @@ def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline
 
 
 def happens(pipeline: Pipeline, what: str) -> None:
-    """What other people do, or what becomes of a refresh."""
+    """Let something happen to the data source, to the records or to a refresh."""
     luid, site = str(pipeline.found()[0].id), pipeline.eyes
     match what:
         case "field":
@@ -138,8 +137,7 @@ def happens(pipeline: Pipeline, what: str) -> None:
 def test_what_has_happened_since_is_told(
     published: Pipeline, what: str, finding: Status, notes: list[str]
 ):
-    """Prevents: dashboards without data, or without the work of analysts, and a green audit; a red
-    one for what another deployment publishes."""
+    """Prevents: an audit overlooks a lost data source or lost work, or judges a foreign one."""
     happens(published, what)
     found = audited(published)
     is_wrong = finding in (Status.GONE, Status.DRIFTED)
@@ -149,8 +147,7 @@ def test_what_has_happened_since_is_told(
 
 @pytest.mark.slow
 def test_a_running_refresh_is_not_judged(published: Pipeline):
-    """Prevents: half a refresh that is taken for drift; new rows that look wrong since the audit
-    knows the old checkpoint only."""
+    """Prevents: an audit reports drift because a refresh runs at the same time."""
     published.model("flights", flights(9))
     found = audited(published, lambda server: At(server, "download", published.run))
     assert found.status is Status.RUNNING
@@ -165,7 +162,7 @@ def test_a_running_refresh_is_not_judged(published: Pipeline):
 
 
 def test_an_error_is_a_finding(published: Pipeline):
-    """Prevents: one broken data source that keeps all others from being looked at."""
+    """Prevents: one broken data source stops the audit of all others."""
 
     class Broken(Proxy):
         def find_by_luid(self, luid: str) -> None:
@@ -188,7 +185,7 @@ def look(
     hyper: Callable[[], Hyperd] = hyper_process,
     tell: Callable[..., None] = lambda *_: None,
 ) -> tuple[list[str], Differences]:
-    """What `diff` finds in the one table; `tell` hears how far it is."""
+    """The differences that `diff` finds in the only table. `tell` gets the progress."""
     with session(pipeline.sandbox) as site:
         layout, found = diff(pipeline.refresh(hyper=hyper), site, samples=samples, tell=tell)
     return layout, found["flights"]
@@ -196,8 +193,7 @@ def look(
 
 @pytest.mark.slow
 def test_by_key(pipeline: Pipeline):
-    """Prevents: a change of one value that shows as a row gone and a row new; "equal" for what was
-    never published."""
+    """Prevents: a changed value shows as a removed row and a new row."""
     pipeline.policy(Diff(("flight_id",)))
     with pytest.raises(RefreshError, match='Default" has no data source of this name'):
         look(pipeline)
@@ -216,7 +212,7 @@ def test_by_key(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [Diff(("flight_id",)), Append("flight_id")])
 def test_whole_rows(pipeline: Pipeline, policy: Policy):
-    """Prevents: a row that is there twice counts as one, or pairs with two."""
+    """Prevents: a repeated row counts as one row, or pairs with two rows."""
     pipeline.policy(policy)
     pipeline.run()
     changes_the_file(pipeline, f"INSERT INTO {TABLE} SELECT * FROM {TABLE} WHERE flight_id = 1")
@@ -228,7 +224,7 @@ def test_whole_rows(pipeline: Pipeline, policy: Policy):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", [Diff(("flight_id",)), Append("flight_id")])
 def test_little_memory(pipeline: Pipeline, policy: Policy):
-    """Prevents: a comparison in slices that loses rows, or counts them twice."""
+    """Prevents: a comparison in slices loses rows, or counts rows twice."""
     pipeline.policy(policy)
     pipeline.model("flights", flights(2000))
     pipeline.run()
@@ -236,7 +232,7 @@ def test_little_memory(pipeline: Pipeline, policy: Policy):
     changes_the_file(pipeline, f"UPDATE {TABLE} SET delay = -1 WHERE flight_id % 100 = 50")
     process, shares = Hyperd(memory=2**31, telemetry=False), []
     _, whole = look(pipeline, 30, lambda: process)
-    # So little that it is compared in slices.
+    # So little memory that the rows are compared in slices.
     process.memory = 30_000
     _, slices = look(pipeline, 30, lambda: process, lambda _, *share: shares.extend(share))
     assert len(shares) >= 8
@@ -246,7 +242,7 @@ def test_little_memory(pipeline: Pipeline, policy: Policy):
 
 
 def test_other_columns(pipeline: Pipeline):
-    """Prevents: a new column hides that the rows are equal in all others, or passes unnoticed."""
+    """Prevents: a new column makes equal rows look different, or goes unnoticed."""
     pipeline.run()
     pipeline.model("flights", flights(8, gate=pa.array(["A"] * 8)))
     layout, found = look(pipeline)
@@ -258,7 +254,7 @@ def test_other_columns(pipeline: Pipeline):
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("schema", ["Extract", "public"])
 def test_what_others_have_published(pipeline: Pipeline, tmp_path: Path, schema: str):
-    """Prevents: a user who is about to take over a data source cannot see what will be replaced."""
+    """Prevents: before a takeover, a user cannot see the differences from the existing rows."""
     pipeline.policy(Diff(("flight_id",)))
     file = tmp_path / "theirs.hyper"
     with open_hyper(file, "w") as opened:
@@ -275,7 +271,7 @@ def test_what_others_have_published(pipeline: Pipeline, tmp_path: Path, schema: 
     _, found = look(pipeline, samples=1)
     assert (found.both, found.equal, found.only_model) == (2, 1, 6)
     assert found.samples["delay"][0][:2] == [1, 7]
-    # The same after somebody has published over ours.
+    # The same holds after another user has published over our data source.
     pipeline.declare(adopt=True)
     pipeline.run(Accept.OVERWRITE)
     assert look(pipeline)[1].is_equal
@@ -287,7 +283,7 @@ def test_what_others_have_published(pipeline: Pipeline, tmp_path: Path, schema: 
 
 @pytest.mark.slow
 def test_several_tables(star: Pipeline):
-    """Prevents: a difference in a dimension that is reported of the facts, or of none."""
+    """Prevents: a difference in a dimension is reported for the fact table, or for no table."""
     facts, dimension = star.declaration.tables
     star.declare(tables=(replace(facts, policy=Diff(("flight_id",))), dimension))
     star.run()

@@ -23,8 +23,7 @@ def asked(server: Server, body: Any, *, status: int = 200) -> Any:
 
 
 def test_what_it_knows(server: Server):
-    """Prevents: a data source that the API does not know yet hides the ids of other data sources.
-    """
+    """Prevents: a data source that the API does not know yet hides the ids of the others."""
     found = [{"id": ID, "luid": LUID}, {"id": None, "luid": OTHER}, {"id": ID}, None]
     assert asked(server, {"data": {"publishedDatasources": found}}) == {LUID: ID}
 

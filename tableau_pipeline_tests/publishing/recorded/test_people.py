@@ -293,8 +293,7 @@ def test_warnings_that_cannot_be_read(server: Server, code: str):
     ],
 )
 def test_change_that_others_may_make(server: Server, change: Any, code: str, remedy: str):
-    """Prevents: an error does not say who may make a change that the pipeline's user may not make.
-    """
+    """Prevents: an error does not say who may make a change that was refused."""
     with (
         server.saying("PUT", ITEM, error(403, code, "'x' isn't authorized to update it")),
         pytest.raises(RefusedError, match=remedy),

@@ -97,8 +97,7 @@ def versions(
 
 
 def check_table(connection: Connection, writer: Writer, draw: random.Random, copies: LocalCopies):
-    """Compare each version of a drawn table, and the rows that two versions share, with the ledger.
-    """
+    """Compare each version of a drawn table, and the shared rows of versions, with the ledger."""
     before: tuple[Snapshot, Ledger] | None = None
     for newest, ledger in versions(writer, draw, copies):
         rows = as_texts(ledger.rows())

@@ -74,8 +74,7 @@ def test_incomplete(url: str, settings: Properties, handed_out: Properties):
 
 
 def test_both():
-    """Prevents: credentials of the settings and of the catalog are mixed, or an endpoint is lost.
-    """
+    """Prevents: the pipeline mixes credentials of settings and catalog, or loses an endpoint."""
     settings = {
         **dict.fromkeys(KEYS, "own"),
         "s3.session-token": "own",

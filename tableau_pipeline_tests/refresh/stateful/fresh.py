@@ -116,8 +116,7 @@ _MET = re.compile(r"(.+?) ([\d,]+)(?:, |\.$)")
 
 
 def with_entry(ledger: str, row: str, tally: Mapping[str, int]) -> str:
-    """Return the text of the ledger with one more row, and with the counts of new histories added.
-    """
+    """Return the ledger's text with one more row, and with the new histories' counts added."""
     rows, met = [*_ROW.finditer(ledger)], Counter(tally)
     for kind in _KINDS:
         start = f"* {kind.capitalize()}: "

@@ -174,7 +174,7 @@ class History:
         """Let the active refresh reach a point, where its events happen.
 
         Raises:
-            Killed: its process is gone.
+            Killed: the process of the refresh is gone.
         """
         refresh = self.running[-1]
         if refresh.killed:
@@ -219,7 +219,7 @@ class History:
         kind = "script" if self.scenario.scripts and self._runs % 2 else "run"
         owner = Owner(run_id=f"{kind} {self._runs}", step="stateful")
         journal = self.journals[publisher]
-        # The twin meets the data source of another declaration: it may adopt it.
+        # The twin finds the data source of another declaration, which it may adopt.
         adopt = self.declaration.adopt or publisher == "twin"
         declaration = replace(self.declaration, key=journal.key, adopt=adopt)
         clock, wiped = self.client_now, journal.wiped
@@ -237,7 +237,7 @@ class History:
             self.of_environment(ours=False),
         )
         refresh.journal.save()
-        # A dry run goes by what a listing shows.
+        # A dry run goes by listings, so its listings do not lag.
         store, is_late = refresh.journal.store, self.scenario.lags and not options.dry_run
         lags, store.lags = store.lags, is_late
         self.running.append(refresh)
@@ -247,19 +247,19 @@ class History:
         except (RefreshError, Killed) as error:
             outcome = error
         except (HyperException, OSError) as error:
-            raise CheckFailed(f"it fails, and does not say what to do: {error!r}") from error
+            raise CheckFailed(f"a refresh fails and names no remedy: {error!r}") from error
         finally:
             self.running.pop()
             self.close_edits(refresh)
             store.lags, store.fault = lags, None
-        require(self.of_environment(ours=False) == others, "it changes another environment")
+        require(self.of_environment(ours=False) == others, "a refresh changes another environment")
         if not isinstance(outcome, Killed):
             refresh.journal.ended.add(refresh.name)
         self.note(f"{refresh.name}: {describe(outcome)}")
         self.met.update(kinds_of(outcome))
         check_outcome(self, refresh, start, outcome)
         if options.dry_run or options.build_only:
-            # It has changed nothing.
+            # Such a run has changed nothing.
             return outcome
         if isinstance(outcome, Refreshed) and not (outcome.warnings or outcome.problems):
             self.declared[outcome.checkpoint.model_dump_json()] = refresh.declaration
@@ -272,14 +272,16 @@ class History:
         return outcome
 
     def _note_takeover(self, refresh: Refresh) -> None:
-        """Note that only another deployment knows which metadata its unfinished publish dropped."""
+        """Note that nothing records the metadata that an unfinished takeover has dropped."""
         has_published = any(request.took_effect for request in refresh.requests)
         datasource = self.data_source()
         if datasource and has_published and Accept.TAKEOVER in refresh.options.accept:
             self.requests.note_origin_unknown(datasource.luid, self.known_items(datasource))
 
     def of_environment(self, *, ours: bool) -> dict[str, object]:
-        """The data sources of our environment, or of the other one, with their rows, by LUID."""
+        """The data sources of our environment, or of the other environment, with their rows, by
+        LUID.
+        """
         return {
             datasource.luid: (datasource, rows_of(self.tableau, datasource))
             for datasource in self.tableau.datasources()
@@ -287,20 +289,20 @@ class History:
         }
 
     def close_edits(self, refresh: Refresh) -> None:
-        """End the time in which time stamps may come from this refresh: it looks, or it ends."""
+        """End the period in which the edits of a refresh may move time stamps."""
         if refresh.edited_at and not refresh.killed:
             self.requests.edits.append((refresh.edited_at, self.tableau.now))
         refresh.edited_at = None
 
     def upgrade(self) -> None:
-        """Upgrade our deployment to the later release that has written records, if one has."""
+        """If a later release has written records, upgrade our deployment to that release."""
         for journal in self.journals.values():
             if journal.later_at is not None:
                 self.note("this deployment is upgraded, too")
                 journal.upgrade()
 
     def forget_runs(self) -> None:
-        """Let Dagster know nothing of all runs so far."""
+        """Let Dagster forget all runs so far."""
         for journal in self.journals.values():
             journal.forgotten.update(f"run {number + 1}" for number in range(self._runs))
 
@@ -310,7 +312,7 @@ class History:
             journal.ended.update(f"run {number + 1}" for number in range(self._runs))
 
     def store_feeds(self) -> None:
-        """Store the feeds: the keys that changed last, or all that ever changed."""
+        """Store the feeds: the keys that changed last, or all keys that ever changed."""
         for shape in self.scenario.shapes:
             model = self.models[shape.name]
             types = {column.name: column.type for column in shape.columns}
@@ -319,7 +321,7 @@ class History:
             self.store.store_rows(f"feed_{shape.name}", schema, sorted(keys, key=repr))
 
     def setup(self, refresh: Refresh) -> Setup:
-        """The product's setup for a refresh, with the simulated parts."""
+        """The product's setup for a refresh, with simulated parts."""
 
         @contextmanager
         def server() -> Generator:

@@ -1,4 +1,4 @@
-"""The journals of a history: the product's own, over an object store in memory."""
+"""The journals of a history: the product's own journals, on an object store in memory."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from tableau_pipeline.objects.storage import Entry
 from tableau_pipeline.objects.stores import StoreError
 
 LATER_RELEASE = "99.1"
-# A record of a release whose format this one does not know.
+# A record of a later release, in a format that this release does not know.
 _LATER_RECORD = f'{{"format": {FORMAT + 1}, "release": "{LATER_RELEASE}", "lease": 60}}'
 # How many of the newest objects a listing may lack.
 _LAG = 3
@@ -26,10 +26,10 @@ class MemoryStore:
     """Implements `Storage` in memory, like an object store.
 
     Attributes:
-        objects: by key, each with its content and the moment of its last change.
+        objects: by key, the content of each object and the time of its last change.
         lags: whether listings may lack the newest objects.
         on_put: called after an object was created, before the writer knows of it.
-        fault: the next write gets no answer: whether it arrives; None if nothing is wrong.
+        fault: whether the next write, which gets no answer, arrives; None for a normal write.
     """
 
     url = "s3://journal"
@@ -76,15 +76,16 @@ class PublisherJournal:
     """The records of one declaration in one deployment.
 
     Attributes:
-        name: of the publisher: a key of `history.PUBLISHERS`.
-        ended: the ids of the runs and scripts that have ended. Dagster knows it of its runs.
+        name: the name of the publisher: a key of `history.PUBLISHERS`.
+        ended: the ids of the runs and scripts that have ended. Dagster knows the ends of its own
+        runs.
         forgotten: the ids of the runs that Dagster does not know any more.
         wiped: how often records were lost.
         placed: LUID, declared name and declared project at the end of the last green refresh.
-        filters: of rows, as items of metadata, that its last refresh saw.
-        later_at: the moment when a later release stored a record, while that record is there.
+        filters: the row filters that its last refresh saw, as items of metadata.
+        later_at: the moment when a later release stored a record; None without such a record.
         beating: the refreshes whose heartbeats go on.
-        saved: earlier states of the records, as backups have them.
+        saved: backups: earlier states of the records.
     """
 
     name: str
@@ -102,7 +103,7 @@ class PublisherJournal:
 
     @classmethod
     def of(cls, name: str, store: MemoryStore, instance: str, key: str) -> "PublisherJournal":
-        """Return the journal of a publisher; the deployment has the id that its tag names."""
+        """Return the journal of a publisher. `instance` is the id of its deployment in tags."""
         id_ = instance.removesuffix(f"@{root_of(key)}")
         place = JournalPlace(store, MAIN if id_ == "ours" else id_)  # ty: ignore
         if place.recorded() is None:
@@ -126,18 +127,18 @@ class PublisherJournal:
             self.store.lags = lags
 
     def ask(self, owner: Owner) -> bool | None:
-        """Ask Dagster whether an owner has ended; only its own runs that it knows can be asked."""
+        """Ask Dagster whether an owner has ended; None if Dagster does not know the owner."""
         if owner.run_id.startswith("script") or owner.run_id in self.forgotten:
             return None
         return owner.run_id in self.ended
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds the data source."""
+        """Whether the data source is held."""
         return hold_of(self.place, self._seen_key) is not None
 
     def release(self) -> None:
-        """Let refreshes go on."""
+        """End the hold of the data source."""
         end_hold(self.place, self._seen_key)
 
     @property
@@ -151,12 +152,12 @@ class PublisherJournal:
                 self.store.replace(f"{self._folder}heartbeat", b"")
 
     def save(self) -> None:
-        """Make a backup of the records, all of which this release can read."""
+        """Make a backup of the records, if this release can read all of them."""
         if self.later_at is None:
             self.saved.append(self._objects)
 
     def restore(self, number: int) -> None:
-        """Put a backup in place of the records."""
+        """Replace the records by a backup."""
         state = self.saved[number % len(self.saved)]
         self.wipe()
         self.store.objects |= state
@@ -175,7 +176,7 @@ class PublisherJournal:
         self.later_at = moment
 
     def upgrade(self) -> None:
-        """Read what the later release has stored: nothing that matters."""
+        """Drop the record of the later release, which has no content that matters."""
         for key, (content, _) in self._objects.items():
             if content == _LATER_RECORD.encode():
                 self.store.delete(key)
@@ -194,7 +195,7 @@ class PublisherJournal:
 
 
 class SimulatedJournal(StoredJournal):
-    """The product's journal for one refresh, whose steps are points of the history."""
+    """The product's journal for one refresh. Its steps are points of the history."""
 
     def __init__(self, refresh: Any, point: Callable[[str], None]) -> None:
         journal: PublisherJournal = refresh.journal
@@ -229,7 +230,7 @@ class SimulatedJournal(StoredJournal):
 
     @contextmanager
     def heartbeat(self) -> Generator[None]:
-        """Count as running meanwhile; `PublisherJournal.beat` writes in place of a thread."""
+        """Count the refresh as running. `PublisherJournal.beat` replaces the product's thread."""
         self.journal.beating.append(self.refresh)
         try:
             yield

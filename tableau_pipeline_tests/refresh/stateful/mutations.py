@@ -1,4 +1,4 @@
-"""Mutations of the product: each removes one safeguard of a refresh, and histories must notice."""
+"""Mutations of the product. Each removes one safeguard of a refresh; histories must notice this."""
 
 import logging
 import re
@@ -39,7 +39,7 @@ from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 from tableau_pipeline_tests.refresh.support import asked
 
 LOG = logging.getLogger(__name__)
-# How many histories are played at most, besides the recorded one, until one misses a safeguard.
+# The most histories that are played, besides the recorded one, until one misses a safeguard.
 _MOST = 300
 _REFRESH = "tableau_pipeline.refresh"
 
@@ -48,7 +48,8 @@ class Mutation(NamedTuple):
     """The removal of a safeguard.
 
     Attributes:
-        seed: of a history that has missed it. This one is played first, as a search takes long.
+        seed: the seed of a history that has missed the safeguard.
+            This history is played first, as a search takes long.
         without: a context in which refreshes lack the safeguard.
     """
 
@@ -57,12 +58,12 @@ class Mutation(NamedTuple):
 
 
 def _without(owner: type, name: str, answer: Any = None) -> AbstractContextManager:
-    """Remove a function. Its callers get this answer."""
+    """Remove a function. Its callers get the answer instead."""
     return mock.patch.object(owner, name, return_value=answer)
 
 
 def _with_many_winners() -> AbstractContextManager:
-    """Let every writer believe that it has created the number."""
+    """Let every writer believe that it has created the record with its number."""
 
     def careless(store: MemoryStore, key: str, content: bytes) -> bool:
         store.replace(key, content)
@@ -95,7 +96,7 @@ def _without_metadata(planned: Planned) -> Planned:
 
 
 def _without_policy() -> AbstractContextManager:
-    """Declared properties win every conflict."""
+    """Let declared properties win every conflict."""
     merged = DeclaredMetadata.of_properties
 
     def careless(declared: DeclaredMetadata, *sides: Any, **more: Any) -> Merge:
@@ -122,7 +123,7 @@ def _owner(declared: DeclaredMetadata) -> Values:
 
 
 def _with_certification_of_people() -> AbstractContextManager:
-    """Take every certification for one that we wrote."""
+    """Let every certification pass for our own."""
     read = WrittenValues.read
     return mock.patch.object(WrittenValues, "read", lambda *args: {CERTIFIED: "yes", **read(*args)})
 
@@ -179,9 +180,8 @@ def _without_filters() -> AbstractContextManager:
 _IMPATIENT = replace(history.TIMEOUTS, listing=0)
 
 
-# The safeguards by name.
-# The last look before a request is not among them: histories excuse what others do at that moment.
-# `test_sending.py` fails without it.
+# The safeguards by name. The last look before a request is not among the safeguards: histories
+# excuse what other users do at that moment. `test_sending.py` fails without that look.
 MUTATIONS: dict[str, Mutation] = {
     "claim": Mutation(1804, lambda: mock.patch(f"{_REFRESH}.claim.live_claim", return_value=None)),
     "fence": Mutation(0, lambda: _without(HeldClaim, "check_fence")),
@@ -270,9 +270,9 @@ def seeds_of(name: str) -> Sequence[int]:
 
 
 def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
-    """The first history in which a check fails without this safeguard; None if there is none.
+    """The first history in which a check fails without a safeguard; None if no check fails.
 
-    Other errors do not count: they may be those of the mutation itself.
+    Other errors do not count, because the mutation itself may cause them.
     """
     with MUTATIONS[name].without():
         for failure in filter(None, (play(Case.of(seed)) for seed in seeds)):

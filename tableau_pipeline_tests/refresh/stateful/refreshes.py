@@ -16,7 +16,8 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import Content
 from tableau_pipeline_tests.refresh.stateful.server.contents import Item, Rows
 from tableau_pipeline_tests.refresh.support.asked import Asked
 
-# Called with the name of each point that a refresh reaches. It may raise, and may run others first.
+# A function that gets the name of each point that a refresh reaches. The function may raise, and
+# may run other refreshes first.
 Point = Callable[[str], None]
 
 
@@ -31,7 +32,7 @@ class TimedEvent:
     Attributes:
         at: a pattern for the names of points.
         nth: the event happens at the nth point that matches, counted from 1.
-        event: takes the history and the refresh.
+        event: a function of the history and the refresh.
     """
 
     at: str
@@ -44,7 +45,7 @@ class TimedEvent:
 
 @dataclass(frozen=True)
 class NetworkFault:
-    """What the network does to a call: the answer has this status, or the connection breaks."""
+    """A network fault of a call: the answer has this status, or the connection breaks."""
 
     status: int | None = None
 
@@ -54,8 +55,8 @@ class Request:
     """A publish or an update that a refresh sent: a job of the server.
 
     Attributes:
-        job: its id.
-        kind: of the job.
+        job: the id of the job.
+        kind: the kind of the job.
         expected: the rows that the data source must hold once the refresh is done.
         base: the rows at the last look of the refresh; None if there was no data source.
         looked_at: the moment of that look.
@@ -73,30 +74,32 @@ class Request:
 
 @dataclass
 class Refresh:
-    """A refresh that runs, is paused or has ended. It reads snapshots through this.
+    """A refresh that runs, is paused or has ended. The product reads snapshots through this object.
 
     Attributes:
-        owner: its run, as claims name it.
-        events: what happens to it, and where.
+        owner: the run of the refresh, as claims name it.
+        events: the events that happen to it, each with its point.
         of_other_environment: it belongs to another environment; its requests are not recorded.
         killed: its process is gone; from then on nothing that it does has an effect.
-        paused: its process stands still, and with it its heartbeat.
-        fault: the network fault of its present call; `had_fault`: there was one at some time.
+        paused: its process is stopped, and so is its heartbeat.
+        fault: the network fault of its present call; `had_fault`: it has had a fault at some time.
         point_count: the points that it has reached.
         change_count: its calls that may have changed something on the server.
         record_count: the records that it has appended.
         wiped: how often records had been lost when it began.
         looked_at: the moment of its last look at the data source; `seen_rows`: the rows then.
-        edited_at: when it changed tags, the name or the project, if it has not looked since.
+        edited_at: the time when it changed tags, the name or the project; None after its next look.
         read_at: the moment when it last read the journal.
-        last_call: its last call since then; "" if there is none.
-        request_id: of its last request; None if it was a publish, or if there is none.
-        holds_claim: its claim is stored and not closed; `has_claimed`: it ever held one.
-        overtaken_at: the moment when another refresh went on, as Dagster reported this one ended.
+        last_call: its last call since it read the journal; "" for no call.
+        request_id: the request id of its last update; None after a publish, or before any request.
+        holds_claim: its claim is stored and not closed; `has_claimed`: it has held a claim at some
+        time.
+        overtaken_at: the moment when another refresh went on, because this refresh counted as
+        ended.
         users_acted: another user changed the data source while it ran.
-        touched_by_users: the items of metadata that such users set.
+        touched_by_users: the items of metadata that other users set while it ran.
         disturbed: any of its events happened.
-        replaced: items set by users that it replaced, as its declaration allows.
+        replaced: the users' items that it replaced, as its declaration allows.
         lost_edits: it took over a data source, and the server dropped users' edits.
         decisions: its decisions and reasons; it decides again after a change by another user.
         versions: the versions of models that it builds on.
@@ -145,7 +148,7 @@ class Refresh:
 
     @property
     def contents(self) -> dict[str, Content]:
-        """The contents of the models: of the versions that it has read, else of the newest."""
+        """The contents of the models, in the versions that were read, else in the newest."""
         return {
             table.model: self.store.contents[
                 table.model, self.versions.get(table.model) or self.store.number(table.model)
@@ -155,7 +158,7 @@ class Refresh:
 
     @property
     def expected(self) -> Rows:
-        """The rows that it must publish."""
+        """The rows that the refresh must publish."""
         return expected_rows(self.declaration, self.contents, self.day or self.clock().date())
 
     def newest(self, asset_key: str) -> Snapshot | None:
@@ -164,19 +167,19 @@ class Refresh:
         return self.store.newest(asset_key)
 
     def version(self, asset_key: str, number: int) -> Snapshot | None:
-        """A version of a model. With a saved plan and the like, it is published again."""
+        """A version of a model. If the options pin versions, the refresh publishes this version."""
         if self.options.is_pinned:
             self.versions[asset_key] = number
         return self.store.version(asset_key, number)
 
     def now(self) -> datetime:
-        """The time by its own clock. The first call fixes the day of its windows."""
+        """The time by the clock of the refresh. The first call fixes the day of rolling windows."""
         now = self.clock()
         self.day = self.day or now.date()
         return now
 
     def due(self, point: str) -> list[TimedEvent]:
-        """The events that happen at this point. Each happens once."""
+        """The events that happen at a point. Each event happens once."""
         events = []
         for number, event in enumerate(self.events):
             if fnmatchcase(point, event.at):

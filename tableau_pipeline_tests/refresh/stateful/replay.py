@@ -1,4 +1,4 @@
-"""Draw a history from a seed and play it. The same seed is the same history, step by step."""
+"""Draw a history from a seed and play it. The same seed always gives the same history."""
 
 import hashlib
 import os
@@ -47,7 +47,7 @@ _TESTS = "tableau_pipeline_tests/refresh/stateful"
 
 @dataclass(frozen=True)
 class Case:
-    """What a seed stands for: a scenario, and the steps to be played.
+    """The scenario and the steps that a seed draws.
 
     Attributes:
         last: the step after the checks at the end. No event disturbs its refresh.
@@ -60,7 +60,7 @@ class Case:
 
     @classmethod
     def of(cls, seed: int) -> "Case":
-        """Draw it. Each step has a generator of its own, so that one can be left out."""
+        """Draw the case of a seed. As each step has its own generator, a step can be left out."""
         steps = [first_step(Random(f"{seed}/0"))]
         steps += [
             with_agreement(
@@ -78,14 +78,14 @@ class Case:
         return cls(seed, world, tuple(played), last)
 
     def digest(self) -> str:
-        """A digest of all that was drawn, by its words, as sets are in no order."""
+        """A digest of the sorted words of all that was drawn, as sets have no order."""
         words = sorted(re.findall(r"[\w.]+", re.sub(r" at 0x\w+", "", repr(self))))
         return hashlib.sha256(" ".join(words).encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A check that failed, and what led to it."""
+    """A check that failed, with the case and the trace that led to the failure."""
 
     case: Case
     error: BaseException
@@ -101,10 +101,10 @@ class Failure:
 
 
 def play(case: Case, tally: Counter[str] | None = None) -> Failure | None:
-    """Play a history with all checks; return the first failure, None if there is none.
+    """Play a history with all checks; return the first failure, or None.
 
     Args:
-        tally: counts what it meets, and the outcomes of the undisturbed refreshes at its end.
+        tally: counts what the history meets, and the outcomes of the undisturbed refreshes.
     """
     trace: list[str] = []
     tally = Counter() if tally is None else tally
@@ -135,7 +135,7 @@ def _play_step(history: History, step: Step) -> None:
     if step.rollback is not None:
         _roll_back(history, step.rollback)
     if step.publisher != "ours":
-        # The checks follow no unfinished requests of several deployments.
+        # The checks cannot follow unfinished requests of several deployments.
         history.tableau.come_to_rest()
     history.note(f"{step}{''.join(f'; {event}' for event in step.during)}")
     options = agreement.options if agreement else step.options
@@ -162,7 +162,7 @@ _ROLLBACK_ACCEPTS = frozenset(Accept) - {Accept.TAKEOVER, Accept.OVERWRITE, Acce
 
 
 def _roll_back(history: History, number: int) -> None:
-    """Roll back to a version that was declared as now; do nothing if there is none."""
+    """Roll back to a version with the present declaration. Without such a version, do nothing."""
     journal = history.journals["ours"]
     if journal.later_at is not None or _has_window(history, "ours"):
         return
@@ -180,10 +180,10 @@ def _roll_back(history: History, number: int) -> None:
 
 
 def _has_window(history: History, publisher: str) -> bool:
-    """Whether a rolling window is declared, or was when the rows were published."""
+    """Whether a rolling window is declared, or was declared when the rows were published."""
     journal = history.journals[publisher]
     if journal.later_at is not None:
-        # A refresh cannot read them either.
+        # A refresh cannot read these records either.
         return False
     record = journal.history().recovered.record
     published = record.tables.values() if record else ()
@@ -193,7 +193,7 @@ def _has_window(history: History, publisher: str) -> bool:
 
 
 def _check_without_faults(history: History) -> None:
-    """Check that two refreshes publish the models once all faults and obstacles are gone."""
+    """Check that one of two refreshes publishes the models after all faults have gone."""
     history.note("Calm")
     history.tableau.come_to_rest()
     history.tableau.control.clear()
@@ -214,7 +214,7 @@ def _check_without_faults(history: History) -> None:
         may_publish = history.scenario.admin or datasource.owner_name == "worker"
         if history.data_source() != datasource or not may_publish:
             history.other_user.deletes(datasource)
-    # A change that no refresh can see is overwritten.
+    # A full publish overwrites a change that no refresh can see.
     hidden = not all(is_visible(history, change) for change in history.requests.user_changes)
     options = Asked(full=hidden, accept=frozenset(Accept))
     for is_last in (False, True):

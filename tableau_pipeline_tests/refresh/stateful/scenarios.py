@@ -33,7 +33,7 @@ KEY = "stateful"
 # The root project of the other environment.
 ROOT = "Staging/pr-1"
 _LIMITS = (0.066, 0.1)
-# Any file is larger than this, so refreshes download none.
+# Every file is larger than this limit, so refreshes download no file.
 LARGE = Reconcile(max_mb=1e-6)
 OPEN = Guard(min_rows=0, max_shrink=1.0)
 # The share of histories in which declarations limit how many rows change.
@@ -99,7 +99,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What stays the same during a history.
+    """The facts that stay the same during a history.
 
     Attributes:
         quirks: this server's behaviour where Tableau's documentation leaves it open.
@@ -109,7 +109,7 @@ class Scenario:
         short: the journal keeps only a few old records.
         scripts: a script makes every second refresh, so Dagster does not know whether it has ended.
         lags: listings of the journal's store may lack the newest objects.
-        store_seconds: how long a request to that store takes.
+        store_seconds: the duration of a request to the journal's store.
         shapes: the tables that the data source may have.
         tables: the number of shapes that are declared at first.
         chain: the third table belongs to the second, not to the first.
@@ -164,7 +164,7 @@ def scenario(chance: Random) -> Scenario:
         forgetful=chance.random() < 0.5,
         settings={
             "on_schema_change": chance.choice(["additive", "publish", "refuse"]),
-            # Above 1: with tables as small as these, a payload is as large as a file.
+            # The growth is above 1: with such small tables, a payload is as large as a file.
             "republish": Republish(
                 growth=chance.choice([1.0, 50.0, 50.0, 50.0, 50.0]),
                 after=chance.choice([None, None, None, 2]),
@@ -206,8 +206,8 @@ def quirks(chance: Random) -> dict[str, Any]:
     chosen, hints = {}, get_type_hints(Quirks)
     for quirk in fields(Quirks):
         if quirk.name in ("packages", "publisher_owns", "block_numbers"):
-            # Without packages, declared fields are always refused; and the pipeline's user may not
-            # always give a data source back to its owner.
+            # These quirks keep their defaults. Without packages, declared fields are always
+            # refused. And the pipeline's user may not always give a data source back to its owner.
             continue
         usual, hint = quirk.default, hints[quirk.name]
         if quirk.name == "late_stamp_seconds":

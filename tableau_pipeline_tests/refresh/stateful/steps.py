@@ -1,4 +1,4 @@
-"""The steps of a history, drawn at random: the events before a refresh, and those while it runs."""
+"""The random steps of a history: refreshes, with the events before and during each refresh."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,10 +25,10 @@ from tableau_sandbox.faults import (
 )
 from tableau_sandbox.simulation import Fate
 
-# A filter that is gone is accepted only where a refusal says so.
+# A run accepts a missing row filter only after a refusal has named this remedy.
 ALL = frozenset(Accept) - {Accept.FILTER}
-# The points of a refresh at which events happen: patterns for their names. The most important come
-# more often.
+# Patterns for the names of the points at which events happen. Important points are listed several
+# times, so that they are drawn more often.
 _POINTS = (
     *("before send*", "after send*", "before send*", "after send*"),
     *("append intent", "created intent", "appended intent", "appended intent"),
@@ -38,7 +38,7 @@ _POINTS = (
     *("after ask for a job", "sleep", "job queued", "job started", "job done", "job done"),
     *("before upload", "after upload", "before tag", "after tag", "before list jobs", "*", "*"),
 )
-# After the decision, and before the call that changes the server.
+# The points after the decision, and before the call that changes the server.
 _PLANNED = ("before upload", "after upload", "append intent", "appended intent")
 _JOB_POINTS = ("job queued", "job started", "job done", "job done", "after ask for a job", "sleep")
 _WIRE_POINTS = ("before send*", "after send*", "after send*", "before look", "before *", "after *")
@@ -54,16 +54,17 @@ class Step:
     """A refresh, with the events before it and during it.
 
     Attributes:
-        before: events, in this order.
+        before: the events before the refresh, in this order.
         during: events at points of the refresh.
         publisher: who refreshes: a key of `history.PUBLISHERS`.
-        after_dry_run: a dry run comes right before it, and must say what it will do.
-        rollback: the version to which a user rolls back before it, counted from the newest; None
-            for no rollback.
-        release: a user ends a hold before it.
-        agreed: a user plans before the events, and the refresh must do just that, or stay within
-            an approval of it: "plan" or "approval"; None to make a new plan.
-        bound: of the approval, in percent of the rows.
+        after_dry_run: a dry run comes right before the refresh, and must announce what it will do.
+        rollback: the version to which a user rolls back before the refresh, counted from the
+            newest; None for no rollback.
+        release: a user ends a hold before the refresh.
+        agreed: "plan" if a user makes a plan before the events, which the refresh must carry out;
+            "approval" if the user approves the plan, and the refresh must stay within the
+            approval; None for a refresh with a new plan.
+        bound: the limit of the approval, in percent of the rows.
     """
 
     before: tuple[Any, ...] = ()
@@ -115,7 +116,7 @@ def next_step(chance: Random) -> Step:
     if publisher != "ours" and chance.random() < 0.5:
         options = replace(options, accept=options.accept | {Accept.TAKEOVER})
     during = _events_during(chance)
-    # Nothing may happen between a dry run and the run that it is compared with.
+    # Nothing may happen between a dry run and the run with which the dry run is compared.
     after_dry_run = (
         not during and not options.build_only and not options.dry_run and chance.random() < 0.5
     )
@@ -123,14 +124,14 @@ def next_step(chance: Random) -> Step:
 
 
 def with_rollback(step: Step, chance: Random) -> Step:
-    """Perhaps a rollback before a step, or a release."""
+    """Perhaps add a rollback before a step, or the end of a hold."""
     if chance.random() < 0.12:
         return replace(step, rollback=chance.randrange(3))
     return replace(step, release=chance.random() < 0.5)
 
 
 def with_agreement(step: Step, chance: Random) -> Step:
-    """Perhaps a plan before a step, which is then carried out, or approved."""
+    """Perhaps add a plan before a step. The step then carries out the plan, or has an approval."""
     if step.publisher != "ours" or step.after_dry_run or chance.random() > 0.12:
         return step
     options = Asked(full=chance.random() < 0.1)
@@ -142,7 +143,7 @@ def with_agreement(step: Step, chance: Random) -> Step:
 def with_interruption(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
     """Perhaps kill a refresh once its job is done, and let another user update rows after that.
 
-    Only the times of the job tell the next refresh that the update is not its own.
+    Only the times of the job show the next refresh that the update is another user's.
     """
     if chance.random() >= _INTERRUPTED:
         return steps
@@ -159,7 +160,9 @@ def with_interruption(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
 
 
 def with_filters(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
-    """Perhaps let another user filter the rows that each user sees, and perhaps end that later."""
+    """Perhaps let another user filter the rows that each user sees, and perhaps remove the filter
+    later.
+    """
     if chance.random() >= _FILTERED:
         return steps
     filtered, at = list(steps), chance.randrange(1, len(steps))
@@ -178,11 +181,11 @@ def with_filters(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
 
 
 def undisturbed_step(chance: Random, kind: int) -> Step:
-    """A step without events during the refresh, so that a dry run must say all that it does.
+    """A step without events during the refresh. Its dry run must announce everything.
 
     Args:
-        kind: 0 for an update of rows; 1 after a user has edited metadata, too; 2 if the declared
-            metadata change as well; 3 for what may be refused.
+        kind: 0 for an update of rows; 1 if a user has also edited metadata; 2 if the declared
+            metadata change as well; 3 for a change that may be refused.
     """
     table = chance.randrange(3)
     if kind == 3:
@@ -266,7 +269,7 @@ _EDITS = tuple(
 )
 _EDITS = (*_EDITS, *("calculation", "calculation", "hierarchy", "folder") * 2)
 
-# What another user does: how often, and with which arguments.
+# The actions of another user: the weight of each, and its possible arguments.
 _USER_EVENTS = {
     "replaces": (14, other_user.ROWS),
     "updates": (18, other_user.ROWS),
@@ -315,7 +318,7 @@ def _another_user(chance: Random) -> Event:
 
 
 def _one_of(chance: Random, weights: Mapping[Callable[[], Event], int]) -> Event:
-    """One of these events, by their weights."""
+    """Draw one of the events by their weights."""
     return chance.choices([*weights], [*weights.values()])[0]()
 
 

@@ -1,4 +1,4 @@
-"""What a run asks for: a refresh, or only its plan, or only the file."""
+"""The request of a run: a refresh, only the plan of a refresh, or only its file."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from tableau_pipeline.refresh.setup import Setup
 
 @dataclass(frozen=True, slots=True)
 class Asked(Options):
-    """The options of a refresh, and whether it is only to be planned, or built.
+    """The options of a refresh, and whether the run only plans it, or only builds its file.
 
     Attributes:
         rollback: the version to go back to; None to publish the models.
@@ -23,11 +23,11 @@ class Asked(Options):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether it publishes recorded versions of the models, whatever they have by now."""
+        """Whether the run publishes recorded versions of the models instead of the newest."""
         return bool(self.metadata_only or self.rollback or self.saved)
 
     def carry_out(self, setup: Setup) -> Done:
-        """Do it, as a run of Dagster does."""
+        """Do what is asked, as a run of Dagster does."""
         if self.rollback is not None:
             return rollback(setup, Hold(by="ann", version=self.rollback), dry_run=self.dry_run)
         if self.dry_run:

@@ -18,22 +18,22 @@ from tableau_pipeline_tests.refresh.support.proxies import Proxy
 
 
 class KilledError(BaseException):
-    """No `except Exception` stops it; nothing is recorded on the way out."""
+    """The process is killed. No `except Exception` catches this error."""
 
 
 class CrashPoint:
-    """Ends the process before one of its steps: what it does between two of them is not visible.
+    """Ends the process before one of its steps. What happens between two steps is not visible.
 
-    Its steps are "claim", "upload", "intent", "publish" or "update", "job", "outcome", "tag",
+    The steps are "claim", "upload", "intent", "publish" or "update", "job", "outcome", "tag",
     "closing" and so on, or "look" for a look at a job.
     """
 
     def __init__(self, before: str, nth: int = 1) -> None:
-        """End it before the `nth` step of this name."""
+        """End the process before the `nth` step of a name."""
         self._before, self._left = before, nth
 
     def reach(self, step: str) -> None:
-        """Take note of a step that is about to be taken."""
+        """Note that a step is about to begin, and end the process if the crash point is reached."""
         self._left -= step == self._before
         if self._left <= 0:
             self.die()
@@ -57,7 +57,7 @@ class Crashing(Proxy):
         self._crash.reach(step)
 
     def append(self, make: Callable[[History], Record], *, after: History) -> History:
-        """Store a record of the journal by its own loop, each of whose calls is a step here."""
+        """Store a record by the loop of `StoredJournal`. Each call of the loop is a step here."""
         journal: Any = self
         return StoredJournal.append(journal, make, after=after)
 
@@ -69,10 +69,10 @@ def _record_name(record: Record) -> str:
 
 
 def killed_before(pipeline: Pipeline, step: str, *accept: Accept, nth: int = 1) -> bool:
-    """Refresh, and die before the `nth` step of this name; False if there was none.
+    """Refresh, and die before the `nth` step of a name; False if there is no such step.
 
     Args:
-        step: one that `CrashPoint` names, or another call of the server.
+        step: a step that `CrashPoint` names, or another call of the server.
     """
     crash = CrashPoint(step, nth)
     setup = pipeline.refresh(
@@ -90,12 +90,12 @@ class RealCrashPoint(CrashPoint):
     """Ends the process for good."""
 
     def die(self) -> None:
-        """Leave no time for anything."""
+        """Kill the process at once, without any clean-up."""
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def killed_for_real(pipeline: Pipeline, *, before: str) -> int | None:
-    """Refresh in a process of its own that SIGKILL ends before this step; its exit code."""
+    """Refresh in another process, which SIGKILL ends before a step; return its exit code."""
     sandbox: Any = pipeline.sandbox
     sandbox = SimpleNamespace(url=sandbox.url, user=sandbox.user, password=sandbox.password)
     nobody: Any = None

@@ -1,4 +1,4 @@
-"""Snapshots as a model's Spark asset leaves them, made by Arrow: no JVM is needed to have one."""
+"""Snapshots as a model's Spark asset leaves them. Arrow makes them, so no JVM is needed."""
 
 import hashlib
 from collections.abc import Collection, Mapping
@@ -31,7 +31,7 @@ _SPARK_NAMES = {
 
 
 def spark_name(type_: pa.DataType) -> str:
-    """What Spark calls a type."""
+    """Spark's name of a type."""
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
     return _SPARK_NAMES[type_]
@@ -50,8 +50,8 @@ def snapshot(
     """Commit `rows` as the next version of a model in the store at `root`, in two files.
 
     Args:
-        partition: the one that they are; the model's others stay as they are.
-        without: partitions that the model has no longer.
+        partition: the partition of the rows; the model's other partitions stay as they are.
+        without: partitions that the model no longer has.
     """
     store = SnapshotStore(root)
     model = store.folder(asset_key).path
@@ -82,10 +82,10 @@ def snapshot(
 def written(
     rows: pa.Table, folder: Path, *, below: Path
 ) -> tuple[Fingerprint, tuple[DataFile, ...]]:
-    """Write rows with a hash of each, instead of the one that Spark computes, in two files.
+    """Write rows to two files, with a hash of each row in place of Spark's hash.
 
     Args:
-        below: the folder of the model, from which the names of files count.
+        below: the folder of the model, to which the names of files are relative.
     """
     folder.mkdir(parents=True, exist_ok=True)
     hashes = [_hash_of(list(row.values())) for row in rows.to_pylist()]
@@ -106,7 +106,7 @@ def _hash_of(row: object) -> int:
 
 
 def flights(rows: int = 8, *, delay: int = 0, **more: pa.Array) -> pa.Table:
-    """A fact table; `delay` makes its content another one, `more` are columns to add."""
+    """A fact table. `delay` changes its content, and `more` has additional columns."""
     numbers = range(rows)
     return pa.table(
         {

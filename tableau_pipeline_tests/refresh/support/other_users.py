@@ -1,4 +1,4 @@
-"""What other people do on the server, between two refreshes."""
+"""The actions of other users on the server, between two refreshes."""
 
 import re
 import zipfile
@@ -47,7 +47,7 @@ _ACCESS_FILTER = (
     b"<filter class='categorical' column='" + _ACCESS + b"' filter-group='2'><groupfilter "
     b"function='member' level='" + _ACCESS + b"' member='true' /></filter>"
 )
-# Both name the columns: the table of the database, and the extract.
+# Both the database's table and the extract name the columns.
 EXTRACT_TDS = (
     "<datasource><connection class='federated'><named-connections><named-connection name='p'>"
     "<connection class='postgres' dbname='air'/></named-connection></named-connections>"
@@ -79,7 +79,7 @@ def adds_a_calculated_field(pipeline: Pipeline) -> None:
 
 
 def captions_a_column(pipeline: Pipeline, column: str, caption: str) -> None:
-    """Give a column another caption in Desktop; "" takes it away."""
+    """Set the caption of a column in Desktop; "" removes the caption."""
 
     def change(tds: bytes) -> bytes:
         root = ElementTree.fromstring(tds)
@@ -103,9 +103,9 @@ def captions(pipeline: Pipeline) -> dict[str, str]:
 
 
 def filters_rows(pipeline: Pipeline) -> None:
-    """Show each user the rows of their carrier, as people do it in Desktop: a data source filter.
+    """Add a data source filter in Desktop, so that each user sees the rows of their carrier.
 
-    The shape is the one of filters in files of Tableau 2025.1.
+    The filter has the form of filters in files of Tableau 2025.1.
     """
 
     def change(tds: bytes) -> bytes:
@@ -118,7 +118,7 @@ def filters_rows(pipeline: Pipeline) -> None:
 
 
 def filters_no_rows(pipeline: Pipeline) -> None:
-    """Take that filter away."""
+    """Remove the filter of `filters_rows`."""
 
     def change(tds: bytes) -> bytes:
         tds = re.sub(rb"<filter.*?</filter>", b"", tds, flags=re.DOTALL)
@@ -133,7 +133,7 @@ def edits(pipeline: Pipeline, change: Callable[[bytes], bytes]) -> None:
 
 
 def edits_of(sandbox: Sandbox, name: str, change: Callable[[bytes], bytes]) -> None:
-    """Do the same with the data source of this name."""
+    """Download the data source of a name, change its `.tds`, and publish it again."""
     with session(sandbox) as site, TemporaryDirectory() as folder:
         (item,) = site.tsc.datasources.filter(name=name)
         package = site.download(str(item.id), Path(folder))
@@ -147,7 +147,7 @@ def edits_of(sandbox: Sandbox, name: str, change: Callable[[bytes], bytes]) -> N
 
 
 def makes_it_an_extract(pipeline: Pipeline) -> None:
-    """Publish it again as Desktop does: the extract of a table in PostgreSQL, with a field."""
+    """Publish our data source again as Desktop's extract of a PostgreSQL table, with a field."""
     (item,) = pipeline.found()
     with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
         package, edited = (
@@ -163,7 +163,7 @@ def makes_it_an_extract(pipeline: Pipeline) -> None:
 
 
 def connects_to_a_database(pipeline: Pipeline) -> None:
-    """Publish it again with a live connection to a table in PostgreSQL, which has our columns."""
+    """Publish our data source again with a live connection to a PostgreSQL table."""
     (item,) = pipeline.found()
     with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
         file = Path(folder) / "live.tds"
@@ -177,7 +177,7 @@ def connects_to_a_database(pipeline: Pipeline) -> None:
 
 
 def deletes_a_flight(sandbox: Sandbox, luid: str) -> None:
-    """Update published data by an action batch of their own."""
+    """Delete a published row by an action batch."""
     batch = Batch([Delete(target="Extract", where=target("flight_id") == 1)])
     with session(sandbox) as site:
         site.update(luid, batch=batch.json(), upload=None, request_id=str(uuid4()))
@@ -185,7 +185,7 @@ def deletes_a_flight(sandbox: Sandbox, luid: str) -> None:
 
 
 def changes_the_file(pipeline: Pipeline, sql: str) -> None:
-    """Change published rows where the server keeps them, which it does not notice."""
+    """Change published rows in the file of the server, which does not notice the change."""
     (item,) = pipeline.found()
     path = pipeline.sandbox.hyper_file(str(item.id))
     with open_hyper(path, "a", hyper=hyper_process()) as file:
@@ -204,7 +204,7 @@ def changes(pipeline: Pipeline, *, name: str = "", project: str = "") -> None:
 
 
 def describes(pipeline: Pipeline) -> None:
-    """Write a description of our data source, which moves its time stamp and nothing else."""
+    """Change the description of our data source, which moves its time stamp."""
     (item,) = pipeline.found()
     with session(pipeline.sandbox) as site:
         item.description = f"As of {item.updated_at}"
@@ -219,7 +219,7 @@ def deletes(pipeline: Pipeline) -> None:
 
 
 def content(site: TableauSite, luid: str) -> tuple[bytes, object]:
-    """All that a data source holds, and when it last changed."""
+    """The content of a data source, and its description by the server."""
     with (
         TemporaryDirectory() as folder,
         zipfile.ZipFile(site.download(luid, Path(folder))) as file,

@@ -27,11 +27,11 @@ def materialize(
     zone: str | None = None,
     without: Iterable[str] = (),
 ) -> None:
-    """Give the model's partitions new content, and leave the others as they are.
+    """Give some of the model's partitions new content; the other partitions stay as they are.
 
     Args:
-        zone: of partitions by day; None for partitions by value.
-        without: partitions that are gone.
+        zone: the zone of partitions by day; None for partitions by value.
+        without: partitions to be removed.
     """
     (table,) = pipeline.declaration.tables
     pipeline.drop_partitions(table.model, without)
@@ -41,7 +41,7 @@ def materialize(
 
 
 def keep_only(pipeline: Pipeline, model: str, *, part: str, columns: set[str]) -> None:
-    """Take all other columns out of the files of a partition."""
+    """Remove all columns except `columns` from the files of a partition."""
     newest = pipeline.store.newest(model)
     assert newest is not None
     for path in newest.only([part]).paths:

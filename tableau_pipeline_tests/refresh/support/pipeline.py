@@ -1,4 +1,4 @@
-"""One data source and everything a refresh of it works with, against a real sandbox."""
+"""One data source, and everything that its refreshes work with, on a real sandbox."""
 
 import logging
 import time
@@ -43,24 +43,24 @@ from tableau_sandbox.testing import Sandbox
 LOG = logging.getLogger("tableau_pipeline_tests.refresh")
 STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
 
-# No update fits: every change is published as a whole file.
+# No update fits into this limit, so every change is published as a whole file.
 WHOLE = {"payload_limit_mb": 1e-6}
 
-# Time stamps are there at once, on most servers of tests, and jobs take no longer than a blink.
+# On most servers of the tests, time stamps come at once, and jobs end quickly.
 TIMEOUTS = Timeouts(claim=30, job=30, queue=30, timestamp=0, first_poll=0.02)
 
-# Stand around the journal or the server, to interfere with their calls.
+# A function that wraps the journal or the server, to interfere with its calls.
 Around = Callable[[Any], Any]
 
 
 def session(sandbox: Sandbox, user: str = "", password: str = "") -> AbstractContextManager:
-    """Sign in by password: a token has one session at a time."""
+    """Sign in by password, as a token has only one session at a time."""
     credentials = Password(user or sandbox.user, password or sandbox.password)
     return signed_in(sandbox.url, site="", credentials=credentials, ca_bundle=None, log=LOG)
 
 
 def published_rows(site: TableauSite, luid: str) -> pa.Table:
-    """The rows of a data source of one table, as the server hands them out."""
+    """The rows of a data source of one table, as a download has them."""
     with TemporaryDirectory() as folder, ZipFile(site.download(luid, Path(folder))) as package:
         (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
         file = Path(package.extract(member, folder))
@@ -68,10 +68,10 @@ def published_rows(site: TableauSite, luid: str) -> pa.Table:
 
 
 class RememberingJournal(StoredJournal):
-    """Knows every record of an intent that was ever made, whatever came after it."""
+    """A journal that also remembers every record of an intent, whatever came later."""
 
     def create(self, record: Record, *, after: History) -> History | None:
-        """Keep and remember it."""
+        """Store a record, and remember the record if it is an intent."""
         created = super().create(record, after=after)
         if created and isinstance(record, Intent):
             with self._memory.open("a", encoding="utf-8") as file:
@@ -79,22 +79,22 @@ class RememberingJournal(StoredJournal):
         return created
 
     def all_intents(self) -> list[Intent]:
-        """Every record."""
+        """Every record of an intent, oldest first."""
         if not self._memory.exists():
             return []
         with self._memory.open(encoding="utf-8") as file:
             return [Intent.model_validate_json(line) for line in file]
 
     def sendings(self) -> list[Intent]:
-        """All that was ever about to be sent, oldest first, each as the last record of it."""
+        """The last record of each request that was ever about to be sent, oldest request first."""
         return list({each.request_id: each for each in self.all_intents()}.values())
 
     def checkpoint(self) -> Checkpoint | None:
-        """The newest one."""
+        """The newest checkpoint."""
         return self.history().checkpoint
 
     def intents(self) -> tuple[Intent, ...]:
-        """Those since then."""
+        """The intents since the newest checkpoint."""
         return self.history().intents
 
     def store(self, record: Record) -> None:
@@ -108,7 +108,7 @@ class RememberingJournal(StoredJournal):
         return sorted((self._root / folder_of(deployment, self.key)).glob("*.json"))
 
     def forget(self) -> None:
-        """Lose all records of the data source, but not who we are."""
+        """Lose all records of the data source, but keep the identity of the deployment."""
         for file in self.files():
             file.unlink()
 
@@ -128,13 +128,13 @@ class Pipeline:
     """A declared data source, its snapshots, and the journal that outlives its refreshes.
 
     Attributes:
-        eyes: a session to look at what came of it.
-        missing: models of which nothing was ever written.
-        dropped: partitions that models had once, and have no longer.
-        folder: of snapshots, extracts and the journal.
+        eyes: a session to inspect the results of refreshes.
+        missing: models that were never written.
+        dropped: by model, the former partitions that the model no longer has.
+        folder: the folder of snapshots, extracts and the journal.
         rejected: the checks that rejected the newest rows of a model, by model.
-        user: who refreshes, by name and password; by default an administrator.
-        sessions: how often a refresh asked for a server.
+        user: the user who refreshes, as name and password; by default an administrator.
+        sessions: the number of times that refreshes asked for a server.
     """
 
     sandbox: Sandbox
@@ -149,12 +149,12 @@ class Pipeline:
 
     @cached_property
     def copies(self) -> LocalCopies:
-        """Copies of the files of tables in object stores."""
+        """Local copies of the files of tables in object stores."""
         return LocalCopies(self.folder / "copies", limit=10**9)
 
     @property
     def journal(self) -> RememberingJournal:
-        """The records, as each refresh of this process sees them: all have the same owner."""
+        """The journal for all refreshes of this process, which have the same owner."""
         place = JournalPlace(LocalStorage(self.folder / "journal"))
         return RememberingJournal(place, self.declaration.key, owner_here("this process"))
 
@@ -168,7 +168,7 @@ class Pipeline:
 
     @property
     def models(self) -> dict[str, Snapshot]:
-        """The newest versions."""
+        """The newest versions of the declared models."""
         snapshots = with_lakes(self, self.declaration, self.copies)
         found = {model: snapshots.newest(model) for model in self.declaration.models}
         return {model: each for model, each in found.items() if each}
@@ -189,11 +189,11 @@ class Pipeline:
         self.dropped.setdefault(model, set()).update(keys)
 
     def declare(self, **changes: Any) -> None:
-        """Declare the data source differently."""
+        """Change the declaration of the data source."""
         self.declaration = replace(self.declaration, **changes)
 
     def policy(self, policy: Policy, **more: Any) -> None:
-        """Declare how the one table is refreshed, and perhaps more of it."""
+        """Change the policy of the only table, and perhaps other parts of its declaration."""
         (table,) = self.declaration.tables
         self.declare(tables=(replace(table, policy=policy, **more),))
 
@@ -205,7 +205,7 @@ class Pipeline:
         partition: str | None = None,
         span: Span | None = None,
     ) -> Snapshot:
-        """Write content of a table's model, and leave it at that."""
+        """Write content of a table's model, without a refresh."""
         found = next(each for each in self.declaration.tables if each.name == table)
         folder = self.folder / "snapshots"
         dropped = self.dropped.setdefault(found.model, set())
@@ -233,7 +233,7 @@ class Pipeline:
         sleep: Callable[[float], None] = time.sleep,
         hyper: Callable[[], Hyperd] = hyper_process,
     ) -> Setup:
-        """A refresh as a fresh process would set it up; `now` is its day, today unless given."""
+        """The setup of a refresh in a fresh process. `now` is its time, by default the present."""
 
         @contextmanager
         def server() -> Generator[TableauSite]:
@@ -258,12 +258,12 @@ class Pipeline:
         )
 
     def run(self, *accept: Accept, around: dict[str, Any] | None = None, **options: Any) -> Any:
-        """Refresh, or only plan or build it: what comes of it is a `Done`."""
+        """Refresh, or only plan or build a refresh; return the outcome, which is a `Done`."""
         setup = self.refresh(**(around or {}))
         return Asked(accept=frozenset(accept), **options).carry_out(setup)
 
     def decide(self, *accept: Accept, **options: Any) -> str:
-        """What a dry run would do and why, in one line."""
+        """The decision and the reason of a dry run, in one line."""
         plan = self.run(*accept, dry_run=True, **options).plan
         assert plan is not None
         return f"{plan.decision}: {plan.reason}"
@@ -283,12 +283,12 @@ class Pipeline:
         return self.declaration.name
 
     def wrong(self) -> list[str]:
-        """In what the published data source differs from the snapshots; [] when in nothing."""
+        """The differences between the published data source and the snapshots; [] for none."""
         (item,) = self.found()
         return self.wrong_at(str(item.id))
 
     def wrong_at(self, luid: str) -> list[str]:
-        """The same, of the data source with this LUID."""
+        """The differences between the data source with a LUID and the snapshots."""
         with TemporaryDirectory() as folder:
             tdsx = self.eyes.download(luid, Path(folder))
             checkpoint = self.journal.checkpoint()
@@ -299,7 +299,7 @@ class Pipeline:
             )
 
     def tds(self) -> str:
-        """The published metadata."""
+        """The published `.tds`."""
         (item,) = self.found()
         with TemporaryDirectory() as folder:
             path = self.eyes.tsc.datasources.download(item.id, folder, include_extract=False)
@@ -313,11 +313,11 @@ class Pipeline:
 def declared(name: str, tables: Iterable[str] = ("flights",), **more: Any) -> Declaration:
     """A declaration with some defaults for tests.
 
-    The payload of an update of few rows is as large as their whole file: it may grow.
+    An update of few rows is as large as their whole file, so `republish.growth` is large.
     """
     return Declaration(
         **{
-            # A site may hold several: a key is looked for on the whole of it.
+            # Each name has its own key, because refreshes look for a key on the whole site.
             "key": name.lower().replace(" ", "_"),
             "name": name,
             "project": "Default",

@@ -1,11 +1,11 @@
-"""Stand-ins for a server or a journal, which change what a test is about and hand on the rest."""
+"""Wrappers of a server or a journal, which change some calls and pass all others on."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 
 class Proxy:
-    """What a subclass does not define is handed on to what is behind it."""
+    """Passes everything that a subclass does not define on to the wrapped object."""
 
     def __init__(self, behind: Any) -> None:
         self.behind = behind
@@ -24,14 +24,14 @@ class Proxy:
         return call
 
     def before(self, name: str, args: Sequence[Any]) -> None:
-        """A call is about to be handed on."""
+        """Called right before a call is passed on."""
 
     def after(self, name: str, answer: Any) -> None:
-        """A call was answered."""
+        """Called right after a call was answered."""
 
 
 class At(Proxy):
-    """A server where something happens once: right before its nth call of a name, or after it."""
+    """A server with one event: right before the nth call of a name, or right after that call."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The jobs of a server, and how time goes by for them."""
+"""The jobs of a server, and the time that passes for jobs."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -11,20 +11,20 @@ from tableau_pipeline_tests.refresh.support.pipeline import TIMEOUTS, Pipeline
 
 
 def jobs(pipeline: Pipeline) -> Sequence[Job]:
-    """All that were ever begun for our data source, newest first."""
+    """All jobs that were ever begun for our data source, newest first."""
     found = pipeline.eyes.jobs(name=pipeline.name, since=datetime(2000, 1, 1, tzinfo=UTC))
     assert found is not None
     return found
 
 
 def later(pipeline: Pipeline) -> None:
-    """Let all jobs end, and the server's clock say that none of them can still run."""
+    """Let all jobs end, and advance the server's clock until no job can still run."""
     pipeline.sandbox.wait_until_idle()
     pipeline.sandbox.advance(TIMEOUTS.queue + TIMEOUTS.job + 2)
 
 
 def too_early(pipeline: Pipeline) -> None:
-    """Nothing is sent while a job may still run."""
+    """Check that a refresh sends nothing while a job may still run."""
     before = len(jobs(pipeline))
     with pytest.raises(RefreshError, match=r"nothing is sent before 20\d\d-.* UTC"):
         pipeline.run()

@@ -1,4 +1,4 @@
-"""What a refresh ships of a table, so that the data source equals its models, or is refused for."""
+"""Refreshes that ship rows of a table, and refreshes that are refused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 
 
 def table(rows: list[tuple], **columns: pa.DataType) -> pa.Table:
-    """Rows of values in these columns."""
+    """A table of the rows, with the columns."""
     schema = pa.schema(list(columns.items()))
     return pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in rows], schema)
 
@@ -22,7 +22,7 @@ def table(rows: list[tuple], **columns: pa.DataType) -> pa.Table:
 def ships(
     pipeline: Pipeline, rows: pa.Table | None = None, *accept: Accept, **around: Any
 ) -> RowCounts | None:
-    """Refresh with these rows in the only table: what was shipped; None for no change."""
+    """Refresh with the rows in the only table; return the shipped counts, None for no change."""
     (only,) = pipeline.declaration.tables
     if rows is not None:
         pipeline.model(only.name, rows)
@@ -35,7 +35,7 @@ def ships(
 def refused(
     run: Callable[[], object], *parts: str, error: type[Exception] = RefusedError
 ) -> Exception:
-    """What a refresh, or anything else, is refused for: a message with these parts."""
+    """Run a function that must be refused with a message of these parts; return the error."""
     with pytest.raises(error) as caught:
         run()
     assert [part for part in parts if part not in str(caught.value)] == []

@@ -1,4 +1,4 @@
-"""Plain values to record: no server, no files."""
+"""Plain values for records, without a server or files."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ def table(*, model: str = "dbt/orders", version: int = 1) -> TableContent:
 
 
 def checkpoint(**changes: Any) -> Checkpoint:
-    """What a refresh left."""
+    """The checkpoint that a refresh left."""
     usual = {"refresh": 1, "server": "http://tableau", "site": "", "project": "Curated"}
     usual |= {"name": "Sales", "luid": "luid-1", "updated_at": NOON, "revision": 1}
     usual |= {"declaration": "digest", "tables": {"orders": table()}, "metadata": "digest-1"}

@@ -124,8 +124,7 @@ def _situation(history: Any) -> tuple[Any, ...] | None:
 
 
 def _decision(outcome: Outcome) -> tuple[str, str] | None:
-    """The decision and the reason of an outcome; None after a failure or a refusal by the server.
-    """
+    """The decision and the reason of an outcome; None after a failure or the server's refusal."""
     match outcome:
         case Refreshed() | Planned():
             return outcome.decision, outcome.reason

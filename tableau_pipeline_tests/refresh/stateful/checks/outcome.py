@@ -143,8 +143,7 @@ def _check_hold(refresh: Refresh, start: Start, outcome: Outcome) -> None:
 
 
 def _check_filters(history: Any, refresh: Refresh, report: Refreshed) -> None:
-    """Check that no row filter has vanished since the last refresh, and note the present filters.
-    """
+    """Check that no row filter is missing since the last refresh, and note the filters."""
     published = [d for d in history.tableau.datasources() if d.luid == report.checkpoint.luid]
     present = {item for d in published for item in history.metadata_of(d) if item[0] == "filter"}
     gone = refresh.journal.filters - present - refresh.touched_by_users

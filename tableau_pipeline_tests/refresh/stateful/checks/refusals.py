@@ -150,8 +150,7 @@ class _Refusal:
         return is_possible and not is_accepted and _count(changed) > (limit or 0) * rows
 
     def _changes_not_known(self, name: str) -> bool:
-        """Whether the records of the published rows may be gone, or the rows are no longer stored.
-        """
+        """Whether records of the published rows may be gone, or the rows are not stored."""
         records = self._journal.history().recovered.record
         published = records.tables.get(name) if records else None
         return (
@@ -184,8 +183,7 @@ class _Refusal:
         )
 
     def _no_number(self, name: str | None, column: str) -> bool:
-        """Whether a column has no numbers. Without a table's name, the column is in the fact table.
-        """
+        """Whether a column has no numbers. Without `name`, it is a column of the fact table."""
         content = self._content(name or self._declaration.fact_table)
         return content.schema[column] not in expected.NUMBERS
 

@@ -114,7 +114,7 @@ def _check_owner(history: Any, refresh: Refresh, target: Datasource) -> None:
         return
     journals, tags = history.journals.values(), target.tags
     owners = {j.instance for j in journals if f"{INSTANCE_TAG_PREFIX}{j.instance}" in tags}
-    require(not owners or refresh.journal.instance in owners, f"sends to the data source of {owners}")
+    require(not owners or refresh.journal.instance in owners, f"sends to {owners}")
     keys = {journal.key for journal in journals if f"{TAG_PREFIX}{journal.key}" in tags}
     # If a user has removed the tag of the deployment, the key proves nothing.
     keys = keys if owners else set()

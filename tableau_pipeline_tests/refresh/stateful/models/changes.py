@@ -1,4 +1,4 @@
-"""Changes of the rows and columns of a model between refreshes. Each returns the new content."""
+"""Changes of a model's rows and columns between refreshes. Each function returns new content."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -31,12 +31,12 @@ def append(model: Model, count: int, numbers: Sequence[int]) -> Content:
 
 
 def touch(model: Model, row: int, column: int, number: int) -> Content:
-    """Change one value of a row, but no key or cursor."""
+    """Change one value of a row in a column that is neither key nor cursor."""
     return _set(model, row, column, number, bound=False)
 
 
 def one_value(model: Model, number: int) -> Content:
-    """Change a value of the row with the greatest cursor, or add a row if none can be changed.
+    """Change one value, if possible in the row with the greatest cursor; otherwise add a row.
 
     Keys, cursors and partitions stay.
     """
@@ -125,7 +125,7 @@ def repartition(model: Model, days: int) -> Content:
 
 
 def leave_behind(model: Model, partition: int) -> Content:
-    """Leave one partition with an extra column, until all are written again."""
+    """Leave one partition with an extra column until all partitions are written again."""
     if model.partitioning is None:
         return model.content
     keys = [key for key in model.partitioning.keys if key not in model.content.gone]
@@ -134,7 +134,7 @@ def leave_behind(model: Model, partition: int) -> Content:
 
 
 def add_column(model: Model, type_: str, number: int) -> Content:
-    """Add a column, unless it is there."""
+    """Add the column "extra", unless the model has this column."""
     if "extra" in model.content.schema:
         return model.content
     return _columns(model, [*model.content.columns, Col("extra", type_)], filled=number)
@@ -161,7 +161,7 @@ def reorder(model: Model) -> Content:
 
 
 def relabel(model: Model) -> Content:
-    """Exchange the names of two columns of a type, and nothing else."""
+    """Exchange only the names of two columns of the same type."""
     columns = list(model.content.columns)
     free = [n for n, column in enumerate(columns) if column.role in ("value", "reference")]
     for one, other in combinations(free, 2):
@@ -195,7 +195,7 @@ def _row(model: Model, slot: int, numbers: Sequence[int]) -> Row:
 
 
 def _set(model: Model, row: int, column: int, number: int | None, *, bound: bool) -> Content:
-    """Change a value of a row, in one of its keys and cursors (`bound`), or in another column."""
+    """Change a value of a row: of a key or cursor if `bound`, else of another column."""
     content = model.content
     columns = [
         n for n, col in enumerate(content.columns) if (col.role in ("key", "cursor")) is bound

@@ -1,4 +1,4 @@
-"""The store of snapshots: as Spark would write them, but written by Arrow."""
+"""The store of snapshots. Arrow writes the snapshots as Spark would."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Store:
     """Implements `Snapshots`, and remembers the content of each version.
 
     Attributes:
-        contents: by model and version.
+        contents: the content of each version, by model and number.
         damaged: the paths of files and manifests that are damaged or removed.
     """
 
@@ -72,7 +72,7 @@ class Store:
         """Write a new version of a model.
 
         Args:
-            again: write all partitions, not only those that changed.
+            again: write all partitions, not only the changed partitions.
         """
         number, before = self._next(model.name), self._written.get(model.name, {})
         after: dict[str | None, tuple[object, Part]] = {}
@@ -104,7 +104,7 @@ class Store:
         return max(self._versions.get(name, {}), default=0)
 
     def collect(self) -> None:
-        """Remove all versions but the newest of each model, and the files that it does not need."""
+        """Keep only the newest version of each model, and the files that this version needs."""
         for name, versions in self._versions.items():
             newest = versions[max(versions)]
             needed = set(newest.paths_of(file for part in newest.parts for file in part.files))

@@ -47,7 +47,7 @@ _POOLS: dict[str, list[Any]] = {
     "timestamp_ntz": [datetime(2025, 3, 30, 2, 30), datetime(9999, 12, 31, 23, 59, 59, 999999)],
 }
 
-# Values that grow with a number, without repetition; two values of a boolean.
+# Values that grow with a number and never repeat. Only booleans have no more than two values.
 _GROWING: dict[str, Callable[[int], Any]] = {
     "boolean": lambda n: n % 2 == 1,
     "int": lambda n: n - 2,
@@ -69,7 +69,7 @@ def any_value(type_: str, number: int) -> Any:
 
 
 def growing(type_: str, number: int) -> Any:
-    """The value with this number, for keys and cursors."""
+    """The value with a number, for keys and cursors."""
     return _GROWING[type_](number)
 
 
@@ -84,7 +84,7 @@ def days_around(type_: str, number: int) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value as text, so that published and expected values compare, and NaN equals NaN."""
+    """A value as text, so that published and expected values can be compared, even NaN."""
     match value:
         case datetime():
             return str(value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value)
@@ -150,7 +150,7 @@ class ByTime:
         return tuple(self.windows)
 
     def value(self, number: int) -> Any:
-        """The beginning of a window, or a time within it."""
+        """The beginning of a window, or a time within the window."""
         start, _ = list(replace(self, days=1).windows.values())[number % _COUNT]
         if self.type == "date":
             return start.date()
@@ -160,7 +160,7 @@ class ByTime:
         return start.replace(tzinfo=None) + inside
 
     def key(self, value: Any) -> str:
-        """The window of a value: of a time stamp as an instant, else by the zone's calendar."""
+        """The window of a value. A timestamp is an instant; other values follow the zone."""
         for key, (start, end) in self.windows.items():
             if isinstance(value, datetime) and value.tzinfo:
                 if start.astimezone(UTC) <= value < end.astimezone(UTC):
@@ -170,7 +170,7 @@ class ByTime:
                     return key
             elif start.date() <= value < end.date():
                 return key
-        raise ValueError(f"{value} lies in none of {self.windows}")
+        raise ValueError(f"{value} is in none of {self.windows}")
 
     def span(self, key: str) -> Span:
         start, end = self.windows[key]
@@ -198,11 +198,11 @@ class Col:
     """A column.
 
     Attributes:
-        role: what fills it. "key" and "cursor" grow with the slot of a row; "part" is its
-            partition; "reference" is a key of another table; "moment" lies within a few days;
-            "value" is anything, also NULL.
+        role: the kind of its values. "key" and "cursor" grow with the slot of a row; "part" is
+            its partition; "reference" is a key of another table; "moment" is within a few
+            days of `NOON`; "value" is anything, also NULL.
         step: how many consecutive slots share a value of a growing column.
-        cycle: the number of values after which it begins again; 0 for never.
+        cycle: the number of values after which a growing column begins again; 0 for never.
     """
 
     name: str
@@ -239,8 +239,8 @@ class Content:
     """All rows of a model at one time.
 
     Attributes:
-        stale: the partition that still has the columns of before the last change of columns.
-        gone: partitions that were never written, or removed.
+        stale: the partition that still has former columns; None if every partition is current.
+        gone: partitions that were never written, or that were removed.
     """
 
     columns: tuple[Col, ...]
@@ -286,12 +286,12 @@ class Model:
     last_changed_keys: set[tuple] = field(default_factory=set)
 
     def become(self, content: Content) -> None:
-        """Take new content. A removed partition that has rows again is there again."""
+        """Take new content. A removed partition comes back if the content has rows for it."""
         if self.partitioning:
             filled = {self.partitioning.key(value) for value in content.column("part")}
             gone = content.gone - filled
             present = set(self.partitioning.keys) - gone
-            # A stale partition differs from others: there must be others.
+            # A stale partition must differ from other partitions, so there must be others.
             stale = content.stale if content.stale in present and len(present) > 1 else None
             content = replace(content, gone=gone, stale=stale)
         self.past.append(self.content)
@@ -304,7 +304,7 @@ class Model:
         self.content = content
 
     def parts(self) -> Mapping[str | None, Content]:
-        """The content by partition; by None if the model has no partitions."""
+        """The content by partition. A model without partitions has the single key None."""
         if self.partitioning is None:
             return {None: self.content}
         column = self.content.column("part")

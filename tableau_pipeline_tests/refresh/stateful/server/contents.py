@@ -13,15 +13,16 @@ from tableau_pipeline.hyper.process import hyper_process
 from tableau_pipeline_tests.refresh.stateful.models.tables import as_text
 from tableau_sandbox.simulation import Datasource, Simulation
 
-# Cached for one refresh: to ask whether hyperd still answers takes as long as a small query.
+# Cached for one refresh: a check that hyperd still answers takes as long as a small query.
 hyperd = cache(hyper_process)
 
-# By table: the names of its columns, then its rows, all sorted, as neither has an order in Tableau.
+# For each table: the row of column names, then the rows. Names and rows are sorted, as Tableau
+# gives them no order.
 Rows = Mapping[str, Sequence[tuple[str, ...]]]
 
 
 def rows_of(tableau: Simulation, datasource: Datasource) -> Rows:
-    """The rows of a data source now."""
+    """The present rows of a data source."""
     return _read(tableau.hyper_file(datasource))
 
 
@@ -64,7 +65,7 @@ def metadata_in(tds: bytes) -> Metadata:
         for item in element
     }
     for path in root.iterfind("./drill-paths/drill-path"):
-        # A folder has one item for a hierarchy, and none for the fields of that hierarchy.
+        # A folder has one item for a hierarchy, and no items for the fields of that hierarchy.
         if path.get("name") in folders:
             folders = {name.text: folders[path.get("name")] for name in path} | folders
     fields = {column.get("name", ""): column for column in root.iterfind("column")}
@@ -96,7 +97,7 @@ def metadata_in(tds: bytes) -> Metadata:
 
 
 def _filters(root: ElementTree.Element, items: Metadata) -> Metadata:
-    """The filters of rows, and the fields with user functions, on which filters may build."""
+    """The row filters, and the fields with user functions, on which filters may build."""
     filters, fields = {}, {column.get("name"): column for column in root.iterfind("column")}
     for rule in root.iterfind("filter"):
         caption = fields[rule.get("column")].get("caption", "")
@@ -126,7 +127,7 @@ def differences(rows: Rows, expected: Rows) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _read(file: Path) -> Rows:
-    """The rows of a file. It can be cached: the server never changes a file or reuses its name."""
+    """The rows of a file. A cache is safe: the server never changes a file or reuses a name."""
     with open_hyper(file, hyper=hyperd()) as opened:
         return {
             name.name.unescaped: sorted_rows(opened.read(name).to_pydict())

@@ -23,7 +23,7 @@ from tableau_sandbox.simulation import HOST, Exchange, Simulation
 URL = f"http://{HOST}"
 
 
-# Carries out an exchange. It raises OSError if the connection breaks.
+# A function that carries out an exchange. It raises OSError if the connection breaks.
 Carrier = Callable[[Exchange], None]
 
 
@@ -85,7 +85,7 @@ class _Time:
 
 @contextmanager
 def intercepted(carry: Carrier, sleep: Callable[[float], None]) -> Generator[None]:
-    """Let all plain HTTP of this process go through `carry`, and its retries wait by `sleep`."""
+    """Send all plain HTTP of this process through `carry`. Retries wait by `sleep`."""
     connection = type("Connection", (_Connection,), {"carry": staticmethod(carry)})
     pools: list[Any] = [HTTPConnectionPool, TimedPool]
     retry, originals = urllib3.util.retry, [pool.ConnectionCls for pool in pools]
@@ -155,7 +155,7 @@ class Network:
     history: Any = None
 
     def carry(self, exchange: Exchange) -> None:
-        """Carry a call to the server and its answer back, unless an event prevents it."""
+        """Pass a call to the server, and the answer back, unless an event prevents this."""
         history, (name, ids) = self.history, _call(exchange)
         refresh: Refresh = history.running[-1]
         self.tableau.pass_time(self.chance.choice((0, 0.02, 0.3)))
@@ -168,7 +168,7 @@ class Network:
         refresh.change_count += name in _CHANGES
         self.tableau.carry(exchange)
         if name in _EDITS and not refresh.of_other_environment:
-            # By the server's `Date`, a refresh knows the time of an edit only by the second.
+            # A refresh knows the time of an edit from the server's `Date`, which has whole seconds.
             now = refresh.edited_at = self.tableau.now
             history.requests.edits.append((now - timedelta(seconds=2), now))
         if exchange.status == 200 and name in ("look", "look by name"):
@@ -195,7 +195,7 @@ def _inject_fault(refresh: Refresh, exchange: Exchange) -> bool:
     """Let a fault of the network replace the answer.
 
     Returns:
-        Whether there is one.
+        Whether there is a fault.
 
     Raises:
         ConnectionResetError: the connection breaks.

@@ -1,4 +1,4 @@
-"""What another user does to data sources, by calls of the server's API. No call takes time."""
+"""The actions of another user, by calls of the server's API. No call takes time."""
 
 import json
 import re
@@ -41,7 +41,7 @@ class OtherUser:
     """An administrator who is not the pipeline's user.
 
     Attributes:
-        folder: for the files that they send.
+        folder: the folder for the files that the user sends.
     """
 
     tableau: Simulation
@@ -69,7 +69,7 @@ class OtherUser:
         self._publish(name, project, file)
 
     def takes(self, target: Datasource, change: str, *, edited: str) -> None:
-        """Delete the data source, and publish its rows, or others, as their own."""
+        """Delete the data source, and publish its rows, or changed rows, as a new data source."""
         file = self._new_file("hyper")
         shutil.copyfile(self.tableau.hyper_file(target), file)
         with suppress(HyperException):
@@ -83,7 +83,7 @@ class OtherUser:
         """Update the rows of a table.
 
         Args:
-            at_once: the job runs now, not when the server gets to it.
+            at_once: the job runs at once, instead of waiting for its turn.
         """
         try:
             file = self._changed(target, change, table=table)
@@ -109,9 +109,10 @@ class OtherUser:
         """Download the data source, edit its metadata as Desktop does, and publish it again.
 
         Args:
-            what: a part of a column of the table, and its name: "caption k"; or "calculation",
-                "hierarchy", "folder" or "filter" for a new one of the last column that may go;
-                "unfilter" for no filters any more.
+            what: a part of a column and the column's name, such as "caption k"; or "calculation",
+                "hierarchy", "folder" or "filter" for a new one on the last column that may be
+                dropped;
+                or "unfilter" to remove all filters.
         """
         self._count += 1
         root, (part, _, column) = ElementTree.fromstring(target.tds), what.partition(" ")
@@ -157,7 +158,7 @@ class OtherUser:
         self._publish_with(target, root)
 
     def _publish_with(self, target: Datasource, root: ElementTree.Element) -> None:
-        """Publish the rows of a data source again, with this `.tds`."""
+        """Publish the rows of a data source again, with another `.tds`."""
         package = self._new_file("tdsx")
         with zipfile.ZipFile(package, "w") as archive:
             archive.writestr(f"{target.name}.tds", ElementTree.tostring(root, "utf-8"))
@@ -165,7 +166,7 @@ class OtherUser:
         self._publish(target.name, target.project, package, mode="overwrite")
 
     def _set(self, root: ElementTree.Element, at: int, part: str, local: str, type_: str) -> None:
-        """Set a part of a column, or take it away."""
+        """Set or remove a part of a column."""
         role = "measure" if type_ in ("integer", "real") else "dimension"
         column = next((c for c in root.iterfind("column") if c.get("name") == local), None)
         if column is None:
@@ -204,7 +205,7 @@ class OtherUser:
         }
 
     def permits(self, target: Datasource, capability: str) -> None:
-        """Allow all users what they were denied, or the other way round."""
+        """Deny all users a capability that they were allowed; otherwise allow the capability."""
         before = self.rules(target).get(("permission", "All Users", capability), "")
         group = _id(self._call("GET", "groups?filter=name:eq:All+Users"), "group id")
         path = f"datasources/{target.luid}/permissions"
@@ -295,7 +296,9 @@ class OtherUser:
         self._call("PUT", f"datasources/{target.luid}", body.encode())
 
     def _send(self, method: str, path: str, request: str, file: Path) -> None:
-        """Send a request with a file. It must succeed, unless the site refuses such files."""
+        """Send a request with a file. Only a site that refuses such files may refuse the
+        request.
+        """
         part = "tableau_file" if "fileUploads" in path else "tableau_datasource"
         parts = {"request_payload": request, part: (file.name, file.read_bytes())}
         body, _ = encode_multipart_formdata(parts, _BOUNDARY)
