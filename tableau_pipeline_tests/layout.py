@@ -133,8 +133,8 @@ def _private_imports(file: Path, text: str) -> Iterator[str]:
         for module in modules:
             if module.partition(".")[0] == "tableau_sandbox" and module not in _PUBLIC:
                 yield (
-                    f"{_name(file)} imports {module}: use tableau_sandbox.simulation, or what else "
-                    "is public"
+                    f"{_name(file)} imports {module}: use tableau_sandbox.simulation or another "
+                    "public module"
                 )
 
 

@@ -1,4 +1,4 @@
-"""The pipeline finds the same records and values in a text as Python's csv module and types."""
+"""The pipeline reads records and values from text as Python's csv module and types do."""
 
 import csv
 import re

@@ -230,9 +230,7 @@ def _marked(feature: str, mark: str, name: str) -> str:
 
 
 def by_an_old_build(content: bytes, chance: Random) -> bytes:
-    """The form that a product of 2020.2 to 2023.3 saves: new elements are marked, most next to old
-    ones.
-    """
+    """The form that products of 2020.2 to 2023.3 save, with marks on new elements."""
     root = ElementTree.fromstring(content)
     for change in (_mark_folders, _mark_tables, _mark_relations):
         if chance.random() < 0.7:

@@ -192,8 +192,7 @@ def test_what_products_write_changes_nothing(
     extra: bool,
     feature: bool,
 ):
-    # Prevents: an update of the server, or a package that it packs again, passes for an analyst's
-    # edit.
+    # Prevents: an update or a repacking by the server passes for an analyst's edit.
     text = TDS.replace("20253.25.1021.0000", build).replace("version='18.1'", f"version='{build}'")
     text = text.replace("federated.0a1b", identity).replace("hyper.1", f"hyper.{identity}")
     text = text.replace("rev=1.4", f"rev={build}").replace("revision='1.4'", f"revision='{build}'")

@@ -184,7 +184,8 @@ def test_files_of_others_survive(files: dict[str, bytes]):
         again = etree.fromstring(edited.edited(back, tables))
         field = Document(again).records[0].local
         if all(each.get("name") != field for each in etree.fromstring(content).iterfind("column")):
-            # The caption needed a `<column>`, which stays but states only what its type implies.
+            # The caption needed a `<column>`, which stays but has only the attributes of the
+            # default.
             for each in again.findall("column"):
                 if each.get("name") == field:
                     again.remove(each)

@@ -99,7 +99,7 @@ STATES = st.builds(
 )
 
 
-# A folder goes when two hierarchies come, which share a field.
+# A folder goes when the declaration adds two hierarchies that share a field.
 @example(
     states=[
         {"city": "B"},
@@ -108,7 +108,7 @@ STATES = st.builds(
     ],
     is_saved=[False] * 3,
 )
-# A hierarchy leaves a folder, and a second hierarchy comes, which shares a field with the first.
+# A hierarchy leaves a folder, and the declaration adds a second one that shares a field with it.
 @example(
     states=[
         {"place": ("country", "city"), "city": "B"},
@@ -129,7 +129,7 @@ def test_any_declarations_one_after_the_other(states: list[Any], is_saved: list[
             assert {path: found.get(path) for path in [*want, *past]} == {
                 path: want.get(path) for path in [*want, *past]
             }
-        assert items(saved(content)) == items(content), "Tableau drops none of them"
+        assert items(saved(content)) == items(content), "Tableau drops no item"
         content, past = saved(content) if save else content, want
 
 

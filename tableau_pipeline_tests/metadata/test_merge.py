@@ -24,8 +24,7 @@ MARGIN_IS_TAKEN = ("calculation", "Margin", TAKEN)
 
 @given(wanted=VALUES, written=st.lists(VALUES, max_size=2), found=VALUES, policy=POLICIES)
 def test_any_three_sides(wanted, written, found, policy):
-    # Prevents: an edit is lost silently, an unedited value stays old, or each merge publishes
-    # again.
+    # Prevents: an edit is lost silently, an unedited value stays old, or a merge never settles.
     merged = merge(wanted, written, found, on_conflict=policy)
     after = {path: merged.changes.get(path, found.get(path)) for path in PATHS}
     reported = set(merged.conflicts)
@@ -40,7 +39,7 @@ def test_any_three_sides(wanted, written, found, policy):
     assert all(found.get(path) == value for path, value in merged.kept.items())
 
     now = {path: value for path, value in after.items() if value is not None}
-    assert now == made(now)  # A format has its formula.
+    assert now == made(now)  # Every format has its formula.
     again = merge(wanted, [merged.written], now, on_conflict=policy)
     assert not again.changes
     assert again.written == merged.written
@@ -79,7 +78,7 @@ def test_what_is_accepted_is_settled(wanted, written, found, access, taken, poli
 
 @given(seed=st.integers(0, 2**32), policy=POLICIES)
 def test_a_history(seed, policy):
-    # Prevents: after some refreshes, the pipeline takes a person's value for its own, or reversely.
+    # Prevents: after some refreshes, the pipeline takes a person's value for its own.
     chance = random.Random(seed)
     wanted, written, found, theirs = {}, {}, {}, set()
     for _ in range(12):

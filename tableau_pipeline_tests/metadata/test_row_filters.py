@@ -70,9 +70,7 @@ def test_a_column_of_a_filter_is_missed(has: RowFilter):
 
 
 def test_a_filter_that_is_changed():
-    """Prevents: a change in a filter's set gives a user more rows, and the pipeline does not see
-    it.
-    """
+    """Prevents: the pipeline does not see that somebody has changed the set of a filter."""
     for name, instead in {"members": "%null%", "a set": "%null%", "a user filter": "Sales"}.items():
         source = filtered(ROW_FILTERS[name])
         changed = source.content.replace(instead.encode(), b"Else")

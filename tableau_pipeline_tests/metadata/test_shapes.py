@@ -1,6 +1,4 @@
-"""The pipeline reads documents in the shapes of real ones, sets declared metadata and reads it
-back.
-"""
+"""The pipeline sets declared metadata in documents of real shapes, and reads the metadata back."""
 
 import json
 from random import Random
@@ -94,8 +92,7 @@ def test_columns_follow_the_file(shape: Shape):
     root = etree.fromstring(edited)
     for each in root.iter("column", "map", "field", "folder-item", "local-name"):
         assert "[city]" not in (each.get("name"), each.get("key"), each.text)
-    # The edit keeps the group that a person made of the column. A refresh checks for such work
-    # first.
+    # The edit keeps the group that a person made of the column: a refresh checks such work first.
     assert [each.get("caption") for each in root.iter("group")] == ["Large"]
     assert Tds(edited).values()["field", name, "gate", "caption"] == "Gate"
 
@@ -117,7 +114,7 @@ def test_the_database_of_an_extract_keeps_its_types():
 
 
 def test_what_products_make_is_nobodys_work():
-    """Prevents: the pipeline protects elements that Tableau's products made as a user's work."""
+    """Prevents: the pipeline takes elements that Tableau's products made for a user's work."""
     tds = SHAPES["migrated"].tds
     found = read_metadata(tds.encode())
     assert found.work["calculated fields"] == ("Twice",)
@@ -138,7 +135,7 @@ def test_what_products_make_is_nobodys_work():
 @given(shape=ANY, seed=st.integers(0, 2**32), data=st.data())
 @settings(max_examples=80)
 def test_an_upgrade_of_the_server_changes_nothing(shape: Shape, seed: int, data: st.DataObject):
-    """Prevents: an upgrade makes all data sources look edited, or merges end differently."""
+    """Prevents: an upgrade of the server makes data sources look edited, or merge differently."""
     chance = Random(seed)
     old = by_an_old_build(shape.content, chance)
     new = by_a_server(old, name=f"Shop{seed}", revision=f"{seed % 9}.0")

@@ -28,9 +28,7 @@ _HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"
 
 
 class Call(BaseHTTPRequestHandler):
-    """One call. If an answer is armed for the call, this server sends it; else it passes the call
-    on.
-    """
+    """One call: an armed answer replaces the answer of the server behind."""
 
     protocol_version = "HTTP/1.1"
     # Answers are small and have two parts. Nagle's algorithm would delay the second part.

@@ -57,7 +57,7 @@ def published_tables(
 
 @dataclass(frozen=True)
 class Counted:
-    """A session, its server, and the LUIDs of data sources with two tables, one, and no rows."""
+    """A session, its server, and the LUIDs of three data sources."""
 
     site: TableauSite
     sandbox: Sandbox
@@ -136,7 +136,7 @@ def test_no_rows_are_none(counted: Counted, answer: str, schema: str):
 
 @pytest.mark.parametrize("schema", ["20251", "20262"])
 def test_a_second_question(counted: Counted, schema: str):
-    """Prevents: a server refuses a fresh count because it does not know the option for it."""
+    """Prevents: a server refuses a fresh count because of an option unknown to the server."""
     with counted.sandbox.quirks(vds_schema=schema):
         assert counted.site.count(counted.star, tables("id", "id"), fresh=True) == ALL
 

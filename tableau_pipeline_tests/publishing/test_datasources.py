@@ -183,7 +183,7 @@ def test_change_of_permissions(tableau: TableauSite, sales: RemoteDatasource):
 
 
 def test_session_that_ends_between_two_changes_of_permissions(shop: Shop):
-    """Prevents: permissions stay because the session ended after the first one was removed."""
+    """Prevents: other permissions stay because the session ended after the first removal."""
     before = properties.permissions(shop.site, shop.sales.luid)
     assert len(before) > 1
     ends = ExpireSessions(method="DELETE", path="sites/*/datasources/*/permissions/*/*/*/*", nth=2)
@@ -224,7 +224,7 @@ def named(tableau: TableauSite, name: str) -> list:
 
 
 def test_what_exists_is_not_created_again(tableau: TableauSite, top: str):
-    """Prevents: a refresh creates an existing project again, perhaps in upper or lower case."""
+    """Prevents: a refresh creates a project again that exists under a name in another case."""
     created = tableau.project(f"{top}/Curated", create=True)
     for path in (f"{top}/Curated", f"{top} / Curated ", f"{top.upper()}/CURATED"):
         assert tableau.project(path, create=False) == created

@@ -140,14 +140,14 @@ QUICK: list[Any] = [
 ]
 HEAVY: list[Any] = [hostile.bomb, hostile.endless, hostile.endless_chunks, hostile.busy]
 SLOW: list[Any] = [hostile.slow, hostile.slow_headers]
-# These answers report success, and these calls need no content.
+# Pairs of an answer that reports success and a call that needs no content.
 NO_ERRORS = {
     *(
         (answer, call)
         for answer in ("nothing", "empty", "endless_list", "other_clock")
         for call in ("untag", "cancel", "take permissions", "warn", "end a warning")
     ),
-    # A refused cancel leads to a look at the job; a user who is hidden goes by their LUID.
+    # After a refused cancel, the pipeline looks at the job. A hidden user goes by the LUID.
     ("refusal", "cancel"),
     ("refusal", "name of a user"),
 }
@@ -238,7 +238,7 @@ def test_answer_without_an_end(given: SimpleNamespace, check: Check, call: str, 
 
 @pytest.fixture(scope="module")
 def impatient(given: SimpleNamespace, sandbox: Sandbox) -> Generator[SimpleNamespace]:
-    """What `given` has, but with a session that does not wait for long."""
+    """The fixture `given`, with a session that does not wait for long."""
     admin = Password(sandbox.user, sandbox.password)
     with given.sign_in(admin, url=given.front.url, times=IMPATIENT) as site:
         yield SimpleNamespace(

@@ -22,7 +22,7 @@ Server = Callable[..., tuple[Sandbox, TableauSite]]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server, None, None]:
-    """A function that starts a server with settings, and returns it with a session to inspect it.
+    """A function that returns a server with settings, and a session to inspect the server.
 
     All tests that ask for the same settings share a server. Each test publishes under its own
     names.
@@ -79,7 +79,7 @@ def pipeline(new_pipeline: Callable[..., Pipeline]) -> Pipeline:
 
 @pytest.fixture
 def star(new_pipeline: Callable[..., Pipeline]) -> Pipeline:
-    """A data source of a fact table and a dimension. It is not published yet."""
+    """An unpublished data source of a fact table and a dimension."""
     made = new_pipeline(tables=("flights", "airlines"), relationships=STAR)
     made.model("airlines", airlines())
     return made

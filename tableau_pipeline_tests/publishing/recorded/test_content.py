@@ -41,7 +41,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_name_of_a_download(server: Server, tmp_path: Path, name: str):
-    """Prevents: a name makes a download fail, or puts the file into another folder."""
+    """Prevents: a file's name makes the download fail, or puts the file into another folder."""
     answer = raw(
         package(), Content_Disposition=NAMES[name], Content_Type="application/octet-stream"
     )
@@ -63,7 +63,7 @@ def test_name_of_a_download(server: Server, tmp_path: Path, name: str):
     ],
 )
 def test_type_of_a_download(server: Server, tmp_path: Path, kind: str):
-    """Prevents: a download with the type of a text is read into memory as a whole, and damaged."""
+    """Prevents: a download whose type is a text is read into memory at once, or damaged."""
     # Pack only once: each package states the time at which it was packed.
     content = package()
     answer = raw(content, Content_Disposition='filename="a.tdsx"', Content_Type=kind)

@@ -101,7 +101,7 @@ def test_size(server: Server, tmp_path: Path):
         assert server.site.megabytes(LUID) == 3
         assert "fields=_all_" in asked[0]
         assert "filter=name:eq:Sales" in asked[0].replace("%3A", ":")
-        # The limit is twice the size, plus a margin because servers round the size.
+        # The limit is twice the size, with one more megabyte because servers round the size.
         with pytest.raises(RefreshError, match=r"larger than 8\.39 MB"):
             server.site.download(LUID, tmp_path)
 

@@ -84,7 +84,7 @@ def test_backslash_in_a_name(server: Server, kind: str, path: str, item: Any):
 
 @KINDS
 def test_name_that_is_listed_twice(server: Server, kind: str, path: str, item: Any):
-    """Prevents: a user or group that is on two pages of a list passes for two of them."""
+    """Prevents: a user or group that a list has twice passes for two users or groups."""
     twice = [item("1", "Ann", "local")] * 2
     with server.saying("GET", path, page(f"{kind}s", *twice)):
         assert properties.find_named(server.site, kind, "Ann") == "1"
@@ -132,9 +132,7 @@ def test_tokens(server: Server):
 
 
 def test_no_look_at_a_token_that_is_not_used(server: Server):
-    """Prevents: the doctor reports that the session of a connected app, which has no token, has
-    ended.
-    """
+    """Prevents: the doctor looks for the token of a connected app, which has no token."""
     path = f"{USERS}/[^/]+/personal-access-tokens"
     with server.saying("GET", path, error(401, "401002")) as asked:
         assert [*access_checks.on_token(server.site, "")] == []

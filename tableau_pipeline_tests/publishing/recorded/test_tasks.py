@@ -19,9 +19,7 @@ def task(schedule: str, *, luid: str = "1", target: str = TARGET) -> str:
 
 
 def schedule(frequency: str, start: str, *intervals: str, about: str = "", end: str = "") -> str:
-    """A schedule with its times: Tableau Cloud puts it into a task, and Server answers it
-    separately.
-    """
+    """A schedule with its times: a part of a task on Cloud, and an answer of its own on Server."""
     until = f'end="{end}"' if end else ""
     inside = "".join(f"<interval {each}/>" for each in intervals)
     return (
@@ -121,7 +119,7 @@ TIMES = schedule("Daily", "23:00:00", about='id="b60b" name="Every night" ' + NE
     ],
 )
 def test_times_of_a_schedule(server: Server, answer: Any, when: str, cron: str | None):
-    """Prevents: a hidden schedule hides its tasks, or the pipeline asks for it repeatedly."""
+    """Prevents: a hidden schedule hides its tasks, or the pipeline asks for a schedule again."""
     with server.saying("GET", SCHEDULE, answer) as asked:
         found = tasks_of(
             server,

@@ -121,7 +121,7 @@ class DeltaWriter:
             self._vectors[name] = frozenset()
 
     def delete(self, name: str, positions: frozenset[int]) -> None:
-        """Let exactly the rows at these positions of a file be deleted."""
+        """Set the deleted rows of a file to exactly these positions."""
         # A commit must not remove and add the same file with the same vector.
         if positions != self.ledger.deleted.get(name, frozenset()):
             self._removed.append(name)

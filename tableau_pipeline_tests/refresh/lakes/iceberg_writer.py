@@ -116,7 +116,7 @@ class IcebergWriter:
             self._files[name] = Entry(file, self.number + 1)
 
     def delete(self, name: str, positions: frozenset[int]) -> None:
-        """Let exactly the rows at these positions of a file be deleted."""
+        """Set the deleted rows of a file to exactly these positions."""
         if positions != self.ledger.deleted.get(name, frozenset()):
             self._changed[name] = self.ledger.deleted.get(name, frozenset())
             self.ledger.deleted[name] = positions

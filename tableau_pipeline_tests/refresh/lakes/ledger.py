@@ -1,6 +1,6 @@
 """Lake tables with deletes that the tests write themselves, and a ledger of their rows.
 
-The libraries cannot write such tables. The ledger has the drawn rows, with which tests compare.
+The libraries cannot write such tables. Tests compare the rows that they read with the ledger.
 """
 
 import random
@@ -87,7 +87,7 @@ class Writer(Protocol):
         """Add rows in new files."""
 
     def delete(self, name: str, positions: frozenset[int]) -> None:
-        """Let exactly the rows at these positions of a file be deleted."""
+        """Set the deleted rows of a file to exactly these positions."""
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -107,7 +107,7 @@ def change(draw: random.Random, writer: Writer, *, first_id: int) -> None:
                 writer.delete(name, deleted | more)
             case "all":
                 writer.delete(name, frozenset(range(count)))
-            case "other":  # As if a version were restored.
+            case "other":  # A restored version has such deletes.
                 writer.delete(name, frozenset(draw.sample(range(count), draw.randint(0, count))))
             case "remove":
                 writer.remove(name)

@@ -167,7 +167,7 @@ def folder_of(table: Table) -> Path:
 def add_hive_files(table: Table, rows: pa.Table) -> None:
     """Add rows as files of a Hive table, which lack partition columns and field ids.
 
-    The table must be partitioned by identities.
+    All partition fields of the table must be identities.
     """
     schema = table.schema()
     if table.name_mapping() is None:

@@ -149,7 +149,7 @@ class Iceberg:
 
     @property
     def _free(self) -> list[NestedField]:
-        """The columns that are not the key and never partitioned the table.
+        """The columns that are neither the key nor have ever partitioned the table.
 
         pyiceberg does not write to a table that has dropped a column of another kind.
         """
@@ -177,7 +177,7 @@ def _schema(table: Table, change: Callable[[UpdateSchema], object]) -> None:
 
 
 def _in_place(ids: set[int], held: pa.Table, reorder: Callable[[list[str]], None]) -> None:
-    """Put the columns' names back into their former order, for most numbers of ids."""
+    """Restore the order of column names, except if the number of ids is a multiple of 4."""
     if len(ids) % 4:
         reorder(held.schema.names)
 

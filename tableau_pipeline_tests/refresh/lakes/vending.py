@@ -155,7 +155,7 @@ class VendingCatalog:
     """A REST catalog.
 
     Attributes:
-        tables: by name.
+        tables: the tables by name.
         vends: the names of the tables for which it hands out credentials on request.
         loads: the number of times that a table was loaded.
         failure: the body of an error in place of each table; "" for no error.

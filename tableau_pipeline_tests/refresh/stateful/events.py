@@ -95,12 +95,12 @@ def job_fate(history: Any, refresh: Refresh, fate: Fate) -> None:
         # A user who may not ask for jobs relies on the server's time limits of queue and jobs.
         fate = replace(fate, runs=min(fate.runs, 100))
     if refresh.requests:
-        history.note(f"job {refresh.requests[-1].job[:4]} is to meet its fate: {fate}")
+        history.note(f"job {refresh.requests[-1].job[:4]} will have this fate: {fate}")
         history.tableau.fates[refresh.requests[-1].job] = fate
 
 
 def another_refresh(history: Any, refresh: Refresh, takes_over: bool) -> None:
-    """Another refresh runs while this one waits.
+    """Another refresh runs while the active refresh waits.
 
     Args:
         takes_over: the waiting refresh counts as ended, although it goes on afterwards.
@@ -109,7 +109,7 @@ def another_refresh(history: Any, refresh: Refresh, takes_over: bool) -> None:
     # While no time passes, the other refresh would wait for a job for ever.
     if len(history.running) > 1 or history.tableau.stands_still:
         return
-    history.note(f"another refresh comes{', since this one is said to have ended' * takes_over}")
+    history.note(f"another refresh comes{', since this one counts as ended' * takes_over}")
     if takes_over:
         refresh.journal.ended.add(refresh.name)
         if refresh.journal.ask(refresh.owner) is None:
@@ -269,9 +269,8 @@ def declare_metadata(
     """The declaration of metadata changes.
 
     Args:
-        what: a part of a column and the column's name, such as "caption k"; or "calculation",
-        "hierarchy", "text",
-            "tags", "permissions", "certify" or "owner".
+        what: a part of a column and the column's name, such as "caption k"; or
+            "calculation", "hierarchy", "text", "tags", "permissions", "certify" or "owner".
         value: "A" or "B", for one of two values; "" if nothing is declared any more.
     """
     tables = list(history.declaration.tables)

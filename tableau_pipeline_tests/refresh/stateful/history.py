@@ -97,12 +97,12 @@ class History:
         metadata_unclear: a refresh ended with an unknown outcome, or records were lost, and no
             publish has replaced the metadata since. Then no check knows who removed declared
             metadata.
-        edits_unclear: the same, until a publish has dropped the possible edits of users.
-            A merging publish keeps the edits.
+        edits_unclear: like `metadata_unclear`, but until a publish has dropped the possible edits
+            of users. A merging publish keeps such edits.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.
         met: counts the events, outcomes, refusals and doubts.
-        declared: the declarations of green refreshes that have set everything they declare, by
-            the checkpoint as JSON.
+        declared: the declarations of green refreshes without warnings or problems, by the
+            checkpoint as JSON.
     """
 
     scenario: Scenario
@@ -279,9 +279,7 @@ class History:
             self.requests.note_origin_unknown(datasource.luid, self.known_items(datasource))
 
     def of_environment(self, *, ours: bool) -> dict[str, object]:
-        """The data sources of our environment, or of the other environment, with their rows, by
-        LUID.
-        """
+        """By LUID, the data sources of our environment, or of the other one, with their rows."""
         return {
             datasource.luid: (datasource, rows_of(self.tableau, datasource))
             for datasource in self.tableau.datasources()

@@ -39,7 +39,7 @@ from tableau_pipeline_tests.refresh.stateful.replay import Case, Failure, play
 from tableau_pipeline_tests.refresh.support import asked
 
 LOG = logging.getLogger(__name__)
-# The most histories that are played, besides the recorded one, until one misses a safeguard.
+# The most histories that are played, besides the recorded one, until one fails.
 _MOST = 300
 _REFRESH = "tableau_pipeline.refresh"
 
@@ -48,8 +48,8 @@ class Mutation(NamedTuple):
     """The removal of a safeguard.
 
     Attributes:
-        seed: the seed of a history that has missed the safeguard.
-            This history is played first, as a search takes long.
+        seed: the seed of a history that fails without the safeguard. This history is played
+            first, as a search takes long.
         without: a context in which refreshes lack the safeguard.
     """
 
@@ -265,7 +265,7 @@ MUTATIONS: dict[str, Mutation] = {
 
 
 def seeds_of(name: str) -> Sequence[int]:
-    """The seeds of the histories that are played until one misses a safeguard."""
+    """The seeds of the histories that are played until one fails without a safeguard."""
     return list(dict.fromkeys([MUTATIONS[name].seed, *range(_MOST)]))
 
 

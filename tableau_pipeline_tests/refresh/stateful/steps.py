@@ -160,9 +160,7 @@ def with_interruption(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
 
 
 def with_filters(steps: Sequence[Step], chance: Random) -> Sequence[Step]:
-    """Perhaps let another user filter the rows that each user sees, and perhaps remove the filter
-    later.
-    """
+    """Perhaps let another user add a row filter, and perhaps remove the filter later."""
     if chance.random() >= _FILTERED:
         return steps
     filtered, at = list(steps), chance.randrange(1, len(steps))

@@ -204,7 +204,7 @@ def _check_item(
     is_, be, was = shown.get(item, ""), declared.get(item, ""), requests.settled.get(key, "")
     must_tell = not history.metadata_unclear and Accept.METADATA not in refresh.options.accept
     if is_ == be:
-        # If a user set a value before the value was declared, it still belongs to the user.
+        # A value that a user set before its declaration still belongs to the user.
         if be and be != was and requests.set_by_users.get(key, ("", 0))[0] == be:
             requests.set_before_declared.add(key)
         elif be != was or key not in requests.set_before_declared:
@@ -215,8 +215,8 @@ def _check_item(
         policy = refresh.declaration.metadata.on_conflict
         # A replaced note shows only after a user has certified the data source again.
         may_stay = policy == "keep" or (item == NOTE and CERTIFIED not in shown)
-        require(may_stay, f"{item} stays {is_!r}, and not {be!r}, by {refresh.declaration}")
-        require(words(item) in text, f"that {item} is {is_!r}, not {be!r}, is not in {text}")
+        require(may_stay, f"{item} stays {is_!r} instead of {be!r} in {refresh.declaration}")
+        require(words(item) in text, f"no message says that {item} is {is_!r}, not {be!r}: {text}")
         return
     requests.settled[key] = be
 

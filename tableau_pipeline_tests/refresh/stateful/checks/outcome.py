@@ -153,9 +153,7 @@ def _check_filters(history: Any, refresh: Refresh, report: Refreshed) -> None:
 
 
 def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:
-    """Check that the data source has the rows of the models. Only an invisible change excuses
-    others.
-    """
+    """Check that the data source has the models' rows, unless a change was invisible."""
     checkpoint = report.checkpoint
     is_readable = refresh.journal.later_at is None
     if is_readable and refresh.journal.history().refresh > checkpoint.refresh:
@@ -185,11 +183,11 @@ def _check_green(history: Any, refresh: Refresh, start: Start, report: Refreshed
     if not excused:
         what = "no change" if isinstance(report.plan, NoChange) else "green"
         raise CheckFailed("\n  ".join([f"{what}, but it is wrong:", *wrong]))
-    history.note("... which is wrong, and it could not know")
+    history.note("... which is wrong, and the refresh could not know")
 
 
 def _check_place(history: Any, refresh: Refresh, start: Start, report: Refreshed) -> None:
-    """Check the place of the data source, which only a user may change, and the reported moves."""
+    """Check the reported moves and, if no user moved the data source, its place."""
     place, luid = _place(history), str(report.checkpoint.luid)
     declared = refresh.declaration.name, refresh.declaration.project
     # After a wipe, a refresh finds the data source only by its tag, and does not move it.
@@ -200,7 +198,7 @@ def _check_place(history: Any, refresh: Refresh, start: Start, report: Refreshed
     if refresh.disturbed or start.place is None or place is None or start.luid != luid:
         return
     if before == (luid, *start.place):
-        require(place == declared, f"declared at {declared}, but it stays at {place}")
+        require(place == declared, f"declared at {declared}, but stays at {place}")
     changed = {
         what
         for what, was, now in zip(("rename", "move"), start.place, place, strict=True)

@@ -102,9 +102,7 @@ class Requests:
         return publication.get("mode") == "createnew" and self.target(job) is not None
 
     def target(self, job: Job) -> Datasource | None:
-        """The data source that a job changes; None if the data source does not exist yet, or is
-        gone.
-        """
+        """The data source that a job changes; None if there is no such data source now."""
         target = job.parameters.get("publication") or job.parameters["datasource"]
         for datasource in self.tableau.datasources():
             if datasource.luid == target.get("id"):

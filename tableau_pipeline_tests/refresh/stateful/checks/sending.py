@@ -1,6 +1,4 @@
-"""The checks of a request: may the refresh send the request now, and does the request have the
-right effect?
-"""
+"""The checks of a request: may a refresh send it now, and does it have the right effect?"""
 
 from fractions import Fraction
 from typing import Any
@@ -62,7 +60,7 @@ def check_request(history: Any, request: Request, target: Datasource | None) -> 
         target: the data source that the request changes, if there is one.
 
     Raises:
-        CheckFailed: the refresh should not have sent it.
+        CheckFailed: the refresh should not have sent the request.
     """
     refresh, before = request.refresh, State.of(history, target)
     for other in history.requests.in_flight():
@@ -90,7 +88,7 @@ def check_effect(history: Any, request: Request, *, before: State, after: State)
     hidden = not all(is_visible(history, change) for change in history.requests.user_changes)
     if is_publish or (known_base and not split and not hidden):
         wrong = differences(after.rows, request.expected)
-        require(not wrong, f"{request.kind} of {request.refresh.name} made it: {wrong}")
+        require(not wrong, f"{request.kind} of {request.refresh.name} left wrong rows: {wrong}")
 
 
 def _check_filters(history: Any, request: Request, before: State, after: State) -> None:

@@ -100,7 +100,7 @@ def check_undisturbed(history: History, tally: Counter[str]) -> None:
     Raises:
         CheckFailed: a refresh is not green.
     """
-    history.note("Nothing disturbs it any more")
+    history.note("Nothing disturbs the refreshes any more")
     history.tableau.come_to_rest()
     history.tableau.control.clear()
     history.end_all_runs()

@@ -38,8 +38,8 @@ class UserChange:
     """A change of rows or columns by another user.
 
     Attributes:
-        moment: the moment of the history.
-        at: the server's time.
+        moment: the moment of the change in the history.
+        at: the server's time of the change.
         stamp: the data source's new time stamp; None if the time stamp did not move.
         is_certain: the data source is gone, or has a new revision.
     """
@@ -81,7 +81,7 @@ def note_users_change(history: Any, what: str, before: State) -> None:
         return
     requests.user_changes.append(change)
     history.note(
-        f"... {what}: the data are others{'' if is_visible(history, change) else ', unseen'}"
+        f"... {what}: the data have changed{'' if is_visible(history, change) else ', unseen'}"
     )
     note_rows(history, after)
 

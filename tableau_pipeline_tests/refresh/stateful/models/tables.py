@@ -47,7 +47,7 @@ _POOLS: dict[str, list[Any]] = {
     "timestamp_ntz": [datetime(2025, 3, 30, 2, 30), datetime(9999, 12, 31, 23, 59, 59, 999999)],
 }
 
-# Values that grow with a number and never repeat. Only booleans have no more than two values.
+# Values that grow with a number and never repeat, except for the two booleans.
 _GROWING: dict[str, Callable[[int], Any]] = {
     "boolean": lambda n: n % 2 == 1,
     "int": lambda n: n - 2,

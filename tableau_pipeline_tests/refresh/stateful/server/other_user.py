@@ -109,10 +109,9 @@ class OtherUser:
         """Download the data source, edit its metadata as Desktop does, and publish it again.
 
         Args:
-            what: a part of a column and the column's name, such as "caption k"; or "calculation",
-                "hierarchy", "folder" or "filter" for a new one on the last column that may be
-                dropped;
-                or "unfilter" to remove all filters.
+            what: a part of a column and the column's name, such as "caption k";
+                "calculation", "hierarchy", "folder" or "filter" for a new one on the last
+                column that may be dropped; or "unfilter" to remove all filters.
         """
         self._count += 1
         root, (part, _, column) = ElementTree.fromstring(target.tds), what.partition(" ")
@@ -296,9 +295,7 @@ class OtherUser:
         self._call("PUT", f"datasources/{target.luid}", body.encode())
 
     def _send(self, method: str, path: str, request: str, file: Path) -> None:
-        """Send a request with a file. Only a site that refuses such files may refuse the
-        request.
-        """
+        """Send a request with a file. A site that refuses such files may refuse the request."""
         part = "tableau_file" if "fileUploads" in path else "tableau_datasource"
         parts = {"request_payload": request, part: (file.name, file.read_bytes())}
         body, _ = encode_multipart_formdata(parts, _BOUNDARY)
