@@ -478,7 +478,7 @@ def another_environment(
 
     Args:
         comes_here: a user deletes our data source and moves the other environment's data source to
-        its place. Then our refresh accepts everything.
+            its place. Then our refresh accepts everything.
     """
     if history.requests.in_flight():
         return

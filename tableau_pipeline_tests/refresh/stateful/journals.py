@@ -78,7 +78,7 @@ class PublisherJournal:
     Attributes:
         name: the name of the publisher: a key of `history.PUBLISHERS`.
         ended: the ids of the runs and scripts that have ended. Dagster knows the ends of its own
-        runs.
+            runs.
         forgotten: the ids of the runs that Dagster does not know any more.
         wiped: how often records were lost.
         placed: LUID, declared name and declared project at the end of the last green refresh.

@@ -73,7 +73,7 @@ class Agreement:
 
         Raises:
             CheckFailed: the refresh has done something else, or was refused although nothing has
-            changed.
+                changed.
         """
         saved, approval = self.options.saved, self.options.approval
         if isinstance(outcome, Refreshed) and not outcome.checkpoint.distrust:

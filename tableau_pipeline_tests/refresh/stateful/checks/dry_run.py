@@ -33,7 +33,7 @@ class DryRun:
         planned: its report; None if the dry run failed.
         preview: the part of the report that `plan` shows.
         situation: the state of the data source, and the day; None if the dry run saw the state
-        change, or if the state may still change by itself.
+            change, or if the state may still change by itself.
     """
 
     decision: tuple[str, str] | None
