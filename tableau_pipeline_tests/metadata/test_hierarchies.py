@@ -108,7 +108,7 @@ STATES = st.builds(
     ],
     is_saved=[False] * 3,
 )
-# A hierarchy leaves a folder, and the declaration adds a second one that shares a field with it.
+# A hierarchy leaves a folder when the declaration adds a second hierarchy with a shared field.
 @example(
     states=[
         {"place": ("country", "city"), "city": "B"},

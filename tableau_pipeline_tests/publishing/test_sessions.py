@@ -1,4 +1,4 @@
-"""Sessions: a token has one at a time, ended sessions are renewed, and rights are minimal."""
+"""Sessions: one at a time for each token, renewed when they end, and with minimal rights."""
 
 import logging
 import os

@@ -120,7 +120,7 @@ def _check_owner(history: Any, refresh: Refresh, target: Datasource) -> None:
 
 
 def _creates(refresh: Refresh) -> bool:
-    """Whether the last request may only create a data source: the server then changes no other."""
+    """Whether the last request creates a data source, and so cannot change an existing one."""
     intents = refresh.journal.history().intents
     return bool(intents) and intents[-1].mode is PublishMode.CREATE
 
