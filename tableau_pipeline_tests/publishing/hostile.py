@@ -182,7 +182,7 @@ def endless_list(call: Call) -> None:
 
 
 def other_clock(call: Call) -> None:
-    """A date that lies after the last year of Python's calendar."""
+    """A date after the last year of Python's calendar."""
     call.whole(200, EMPTY, Date="Fri, 31 Dec 9999 23:59:59 -2300")
 
 

@@ -133,8 +133,8 @@ def wipe(history: Any, refresh: Refresh | None) -> None:
 def restore(history: Any, refresh: Refresh | None, number: int) -> None:
     """An old backup replaces the records, unless a request of ours is unfinished.
 
-    No refresh would notice the backup if updates never move the time stamp, so the event is
-    skipped.
+    If updates never move the time stamp, no refresh would notice the backup. Then this event does
+    nothing.
     """
     journal = history.journals["ours"]
     is_seen = history.scenario.quirks["updates_move_stamp"] != "never"

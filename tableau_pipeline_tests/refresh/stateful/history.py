@@ -272,7 +272,7 @@ class History:
         return outcome
 
     def _note_takeover(self, refresh: Refresh) -> None:
-        """Note that nothing records the metadata that an unfinished takeover has dropped."""
+        """Note that our records lack the metadata that an unfinished takeover has dropped."""
         has_published = any(request.took_effect for request in refresh.requests)
         datasource = self.data_source()
         if datasource and has_published and Accept.TAKEOVER in refresh.options.accept:

@@ -85,7 +85,7 @@ class PublisherJournal:
         filters: the row filters that its last refresh saw, as items of metadata.
         later_at: the moment when a later release stored a record; None without such a record.
         beating: the refreshes whose heartbeats go on.
-        saved: backups: earlier states of the records.
+        saved: the backups, which are earlier states of the records.
     """
 
     name: str
