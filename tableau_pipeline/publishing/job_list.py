@@ -1,7 +1,7 @@
-"""Find our jobs in the list of a site's jobs, when we do not know their ids.
+"""Find our own jobs in the list of a site's jobs, if the ids of our jobs are unknown.
 
-Tableau documents neither the words for publishes and data updates in that list, nor that the jobs
-in it have titles. So any job that may be ours counts as ours.
+Tableau does not document the words for publishes and data updates in the list, or whether listed
+jobs have titles. So every job that may be ours counts as ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,17 +19,17 @@ _STATUSES = {
     TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
     TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
 }
-# The kind of job for each word, in the spelling of Tableau's own clients and test suites, but
-# without "_".
+# The kind of job for each word. Tableau's own clients and test suites use the words; the keys here
+# lack their "_".
 KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasource": "publish"}
-# The words for other kinds of jobs in Tableau's reference.
+# The words in Tableau's reference for jobs that neither publish nor update data sources.
 _OTHER_KINDS = frozenset({"refreshextracts", "incrementextracts", "runflow"})
 
 
 def list_jobs(
     tsc: TSC.Server, since: datetime, *, most: int | None = None
 ) -> Sequence[TSC.BackgroundJobItem] | None:
-    """Return at most `most` jobs created since a time; None if this user may not list jobs."""
+    """Return at most `most` jobs, all created since a time; None if this user may not list jobs."""
     options = TSC.RequestOptions()
     field, operator = TSC.RequestOptions.Field, TSC.RequestOptions.Operator
     options.filter.add(TSC.Filter(field.CreatedAt, operator.GreaterThanOrEqual, since))
@@ -46,11 +46,11 @@ def jobs_possibly_of(
 ) -> Sequence[Job] | None:
     """Return the jobs that may publish or update data sources with this name.
 
-    They include unfinished jobs of an unknown kind. Return None if an unfinished job has no title,
-    because it may then change a data source of any name.
+    The result includes unfinished jobs of an unknown kind. It is None if an unfinished job has no
+    title, because such a job may change a data source with any name.
 
     Args:
-        words: the kind of job for each word that this site has been seen to use.
+        words: the kind of job for each word that earlier refreshes found in the list of this site.
     """
     jobs = []
     for item in items:

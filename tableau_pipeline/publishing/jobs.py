@@ -1,4 +1,4 @@
-"""Wait for a job of the server to finish, and cancel it if it takes too long."""
+"""Wait until a job of the server has finished, and cancel a job that takes too long."""
 
 import logging
 from collections.abc import Callable, Generator
@@ -11,16 +11,16 @@ from tableau_pipeline.errors import UnknownOutcomeError
 from tableau_pipeline.publishing.site import TableauSite
 
 _GROWTH = 1.5
-# Waits of fewer seconds are not logged.
+# The shortest wait that is logged, in seconds.
 _WORTH_LOGGING = 1
-# Wait at least so many seconds: HTTP dates have whole seconds, so the server's clock may not
-# advance in a shorter time.
+# If fewer seconds remain, wait this long all the same. HTTP dates have whole seconds, so after a
+# shorter wait the server's clock may show the same time.
 _RESOLUTION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """Waits for jobs. `sleep` takes seconds; time is measured by the server's clock."""
+    """Waits for jobs, and measures the time by the server's clock. `sleep` takes seconds."""
 
     server: TableauSite
     timeouts: Timeouts
@@ -28,14 +28,14 @@ class Jobs:
     log: logging.Logger
 
     def wait(self, job_id: str, *, meanwhile: Callable[[], None] | None = None) -> Job | NoJob:
-        """Wait for a job; return the finished job, or why the server does not show it.
+        """Wait for a job; return the finished job, or why the server does not show the job.
 
-        Cancel a job that takes too long: `timeouts.queue` limits the time until it starts,
-        `timeouts.job` the time after that.
+        Cancel a job that takes too long: `timeouts.queue` limits the time until the job starts, and
+        `timeouts.job` limits the time after the start.
 
         Args:
-            meanwhile: a function to call between the requests for the job, until the job has
-                started and once after that.
+            meanwhile: a function to call between two requests for the job. It is called until the
+                job has started, and once more after the start.
 
         Raises:
             UnknownOutcomeError: the job did not finish in time, and may still take effect.
@@ -55,11 +55,11 @@ class Jobs:
                 meanwhile = None if status.started_at else meanwhile
 
     def _wait_for_next(self, pause: float, status: Job, began: datetime) -> bool:
-        """Wait until the next request; return whether there was time left for one."""
+        """Wait before the next request; return False if the time limit of the job has passed."""
         since, limit, doing = began, self.timeouts.queue, "in the queue"
         if status.started_at:
             since, limit, doing = status.started_at, self.timeouts.job, "running"
-        # Use only times of the server's clock, because the clock of this host may be wrong.
+        # Compare only times of the server's clock, because the clock of this host may be wrong.
         remaining = limit - (self.server.now() - since).total_seconds()
         if pause >= _WORTH_LOGGING:
             text, extra = "Waiting for job %s on the server (%s)", {"waits_for": "job"}
@@ -88,7 +88,7 @@ class Jobs:
         )
 
     def pauses(self) -> Generator[float]:
-        """Yield the pauses between requests in seconds; they grow."""
+        """Yield the pauses between requests, in seconds; each pause is longer than the last."""
         pause = self.timeouts.first_poll
         while True:
             yield pause

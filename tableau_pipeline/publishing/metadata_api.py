@@ -1,4 +1,4 @@
-"""Tableau's Metadata API: catalogues use its ids for the content of a site."""
+"""Ask Tableau's Metadata API for ids, by which data catalogues identify the content of a site."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -20,11 +20,14 @@ _SESSION_IS_GONE = "401002"
 
 
 def metadata_ids(site: TableauSite, luids: Collection[str]) -> Mapping[str, str]:
-    """Return the ids of data sources by LUID; a new data source gets its id after some minutes.
+    """Return the Metadata API's ids of data sources, with their LUIDs as keys.
+
+    A new data source gets its id some minutes after its first publish. Until then, the result lacks
+    the data source.
 
     Raises:
         RefusedError: the site has no Metadata API, or the user may not ask it.
-        RefreshError: it has failed, or did not answer.
+        RefreshError: the Metadata API failed, or did not answer.
     """
     answer = site.ask(_DOING, partial(_answer, site, {"luids": sorted(luids)}))
     data = answer.get("data") if isinstance(answer, dict) else None
@@ -41,7 +44,7 @@ def metadata_ids(site: TableauSite, luids: Collection[str]) -> Mapping[str, str]
 def _answer(site: TableauSite, variables: Mapping[str, Any]) -> Any:
     url = f"{site.tsc.server_address}/api/metadata/graphql"
     session = site.tsc.session
-    # It answers in JSON, which no call of the REST API does.
+    # The Metadata API answers in JSON. The adapter expects XML, as from the REST API, by default.
     adapter = cast(WireAdapter, session.get_adapter(url))
     if adapter.is_rest:
         session.mount(url, WireAdapter(adapter.wire, retry=adapter.max_retries, is_rest=False))

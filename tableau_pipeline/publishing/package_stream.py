@@ -1,4 +1,4 @@
-"""Read the `.tds` from a package during its download, without downloading the rest."""
+"""Read the `.tds` from a package during the download, and stop the download after the `.tds`."""
 
 import struct
 import zlib
@@ -18,11 +18,11 @@ _PIECE = 2**16
 def read_tds(pieces: Iterator[bytes], *, limit: int) -> bytes:
     """Return the `.tds` from a package that arrives in pieces; read nothing after the `.tds`.
 
-    The `zipfile` module first needs the end of a package, which may come after gigabytes of rows.
+    The `zipfile` module cannot do so: it first reads the end of a package, after gigabytes of rows.
 
     Args:
         pieces: the package, or only the `.tds`.
-        limit: the most bytes of the `.tds`. Members that are skipped may have any size.
+        limit: the largest allowed size of the `.tds` in bytes. Other members may have any size.
 
     Raises:
         ValueError: the `.tds` is missing or larger than `limit`, or the package is damaged.
@@ -71,7 +71,7 @@ def _packed_size(extra: bytes) -> int:
 
 
 def _skip_sizes(stream: "_Stream") -> bytes:
-    """Skip the sizes after a member (four or eight bytes each); return the next signature."""
+    """Skip the CRC and the sizes that follow a member; return the next signature."""
     # The signature of the sizes is optional.
     is_marked = stream.read(4) == _DESCRIPTOR
     stream.skip(12 if is_marked else 8)
@@ -94,7 +94,7 @@ class _Stream:
         return b"".join(parts)
 
     def skip(self, count: int) -> bytes:
-        """Skip the next `count` bytes; return no bytes."""
+        """Skip the next `count` bytes; return b""."""
         for _ in self._pieces_of(count):
             pass
         return b""
@@ -124,7 +124,7 @@ class _Stream:
         return content
 
     def inflate(self, limit: int | None) -> bytes:
-        """Return the content of a compressed member; without a limit, skip it and return b""."""
+        """Return the content of a compressed member; if `limit` is None, skip it and return b""."""
         decompressor, content = zlib.decompressobj(-zlib.MAX_WBITS), b""
         while not decompressor.eof:
             packed = decompressor.unconsumed_tail or self._next_piece()

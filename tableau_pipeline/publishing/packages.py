@@ -19,12 +19,12 @@ from tableau_pipeline.publishing.deadlines import downloads_up_to
 from tableau_pipeline.publishing.rest import items_named
 from tableau_pipeline.rendering import megabytes
 
-# The most bytes of a package besides its extract: of the `.tds`, and of images that users added.
+# The largest allowed size in bytes of all members except the extract: the `.tds` and images.
 _OTHER_BYTES = 10**7
-# A `.hyper` file may be at most this many times as large as its package. Packing shrinks it little,
-# because its pages are already compressed.
+# A `.hyper` file may be at most this many times as large as its package. The pages of the file are
+# already compressed, so packing shrinks them little.
 _MOST_EXPANSION = 50
-# Bytes of a download that are in memory at a time.
+# How many bytes of a download are in memory at a time.
 _PIECE = 2**16
 _PACKAGE = b"PK\x03\x04"
 
@@ -38,19 +38,19 @@ def open_content(
     extract: bool = True,
     revision: int | None = None,
 ) -> Generator[requests.Response]:
-    """Open the content of a data source, to be read by `iter_content` of the response.
+    """Open the content of a data source; read the content by `iter_content` of the response.
 
-    Use it within `TableauSite.ask`, which translates the errors of opening and of reading.
+    Open and read within one call of `TableauSite.ask`, which translates the errors of both steps.
 
     Args:
-        limit: the most bytes to read; reading more raises an error.
+        limit: the largest allowed number of bytes. Reading raises an error after more bytes.
         extract: whether to include the rows.
         revision: the number of an earlier revision; None for the current content.
     """
     endpoint = server.datasources
     place = luid if revision is None else f"{luid}/revisions/{revision}"
     url = f"{endpoint.baseurl}/{place}/content" + ("" if extract else "?includeExtract=False")
-    # Avoid TSC's own call, which writes a file under a name from the server, or fails at that name.
+    # Avoid TSC's own call: it takes the file name from the server, and fails if it is invalid.
     with downloads_up_to(limit):
         answer = endpoint.get_request(url, parameters={"stream": True})
     with closing(answer):
@@ -58,7 +58,7 @@ def open_content(
 
 
 def save_content(answer: requests.Response, file: Path) -> Path:
-    """Write an opened content to a file; return its path, with the suffix of its format."""
+    """Write opened content to a file; return the final path, with the suffix of the format."""
     with file.open("wb") as opened:
         for piece in answer.iter_content(_PIECE):
             opened.write(piece)
@@ -79,39 +79,40 @@ def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
             members = [item for item in opened.infolist() if item.filename.lower().endswith(suffix)]
             if len(members) != 1:
                 raise ValueError(f"the package holds {len(members)} {suffix} files, not one")
-            # Accept only Tableau's methods: with others, zipfile may unpack any size at once.
+            # Accept only the compression methods that Tableau uses. With other methods, zipfile may
+            # unpack any amount of data at once.
             if members[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                 raise ValueError(
                     f"its {suffix} file is compressed in another way than Tableau's are"
                 )
-            # zipfile never unpacks more than the announced size, and does so in small pieces.
+            # zipfile unpacks in small pieces, and stops at the size that the package announces.
             if (size := members[0].file_size) > limit:
                 raise RefreshError(
                     f"its {suffix} file unpacks to {megabytes(size)}, more than {megabytes(limit)}"
                 )
             with opened.open(members[0]) as file:
                 shutil.copyfileobj(file, into)
-    # zipfile raises RuntimeError if a package has a password, and its subclass NotImplementedError
-    # if a package uses a feature that zipfile lacks.
+    # zipfile raises RuntimeError if a package has a password. It raises the subclass
+    # NotImplementedError if a package uses a feature that zipfile lacks.
     except (BadZipFile, EOFError, RuntimeError, zlib.error) as error:
         raise ValueError(f"the package is damaged: {error}") from error
 
 
 def megabytes_of(server: TSC.Server, luid: str) -> int | None:
-    """Return the size in units of 2^20 bytes, as listed; None if the server hides it."""
+    """Return a data source's size in units of 2^20 bytes; None if the server hides the size."""
     item = server.datasources.get_by_id(luid)
     if item.size is not None:
         return item.size
-    # Look at the list of data sources, because Tableau documents the size only for lists.
+    # Look in the list of data sources: by Tableau's documentation, only lists include the size.
     matches = items_named(server.datasources, str(item.name), in_full=True)
     return next((listed.size for listed in matches if str(listed.id) == luid), None)
 
 
 class Downloads(Protocol):
-    """Downloads data sources, as `TableauSite` does."""
+    """Downloads data sources; `TableauSite` is one implementation."""
 
     def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:
-        """Write a package into a folder; return its path."""
+        """Download a data source into a folder; return the path of the package."""
         ...
 
 
@@ -122,7 +123,7 @@ def published_file(
     """Download a data source; yield its `.hyper` file, of at most `limit` bytes.
 
     Raises:
-        RefreshError: the data source cannot be downloaded, or its file is larger.
+        RefreshError: the data source cannot be downloaded, or its file is larger than `limit`.
         ValueError: the package has no `.hyper` file or several, or is damaged.
     """
     with TemporaryDirectory(prefix="read back ", dir=scratch()) as folder:
@@ -135,7 +136,7 @@ def unpacked(package: Path, extract: Path, *, limit: int | None = None) -> Path:
     """Write the `.hyper` file of a package, of at most `limit` bytes; return its path.
 
     Raises:
-        RefreshError: the file is larger.
+        RefreshError: the file is larger than `limit`.
         ValueError: there is no `.hyper` file, or there are several, or the package is damaged.
     """
     with extract.open("wb") as file:

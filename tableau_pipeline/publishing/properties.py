@@ -1,6 +1,7 @@
-"""Read and set what a site keeps about a data source, apart from its content.
+"""Read and set the properties of a data source, which a site keeps separately from the content.
 
-These are its description, certification, tags, owner, permissions and data quality warnings.
+The properties are the description, certification, tags, owner, permissions and data quality
+warnings.
 """
 
 from collections import defaultdict
@@ -35,9 +36,9 @@ from tableau_pipeline.publishing.tsc_internals import RequestFactory
 Rules = Mapping[tuple[str, str], str]
 # The desired values; None stands for a value that must be absent.
 DesiredValues = Mapping[FieldPath, str | None]
-# The error code for a data source without quality warnings: reading them gives an empty list.
+# A refusal with this code means that a data source has no quality warnings.
 _NO_WARNINGS = "404030"
-# The error code for a rule that does not exist.
+# A refusal with this code means that a permission rule does not exist.
 _NO_RULE = "404013"
 _CHANGE_REMEDIES = {
     "403027": "Only administrators may change the owner, and perhaps the leaders of its project: "
@@ -58,11 +59,12 @@ class PropertiesOnServer:
     """The properties of a data source on the server, read before anything is sent.
 
     Attributes:
-        found: the values; permissions only of groups that are or were declared.
+        found: the values on the server. Permissions are included only for declared groups, and for
+            groups in `written`.
 
     Args:
         remote: None if the data source does not exist yet.
-        wanted: the declared values, of any kind; so are those of `written`.
+        wanted: the declared values. Like `written`, they may include values that are no properties.
         written: the values that we wrote last.
 
     Raises:
@@ -80,7 +82,8 @@ class PropertiesOnServer:
             try:
                 luid = find_named(site, kind, name)
             except RefusedError:
-                # A deleted group has no permissions left to remove.
+                # If a group was declared only earlier, and is deleted, no permissions are left to
+                # remove.
                 if (kind, name) in declared:
                     raise
                 continue
@@ -99,8 +102,8 @@ class PropertiesOnServer:
         self.found: Values = {}
         if remote:
             self._rules = permissions(site, remote.luid) if self._has_rules else {}
-            # If our own user is the owner, that may come from publishing: treat the owner that we
-            # last set as current.
+            # If our own user is the owner, the cause may be our publish: count the owner that we
+            # last set as the current owner.
             owner = {OWNER: written[OWNER]} if OWNER in written else {}
             self.found = {**owner, **self._values(remote)}
 
@@ -131,11 +134,11 @@ class PropertiesOnServer:
 
         Args:
             remote: the data source as it is now.
-            is_new: whether a file with metadata has been published since the values were read, so
-                that values set by users may be gone.
+            is_new: whether a file with metadata has been published since the values were read. Such
+                a publish may drop values that users have set.
 
         Returns:
-            The number of values to set; and for those that failed, the reason by path.
+            The number of values to set, and the reason of each failure, by the path of the value.
         """
         try:
             if is_new and self._has_rules:
@@ -153,7 +156,7 @@ class PropertiesOnServer:
         return len(changes), failed
 
     def dropped(self, remote: RemoteDatasource, aim: DesiredValues) -> Mapping[FieldPath, str]:
-        """Explain, by path, which values the server accepted without an error, but did not keep.
+        """Explain, by path, which values the server accepted but did not keep.
 
         Args:
             remote: the data source after `set`.
@@ -172,7 +175,7 @@ class PropertiesOnServer:
     def _requests(
         self, luid: str, changes: DesiredValues, aim: DesiredValues, before: Values
     ) -> Iterator[tuple[Collection[FieldPath], Callable[[], None]]]:
-        """Yield the requests that make the changes, each with the paths that it sets."""
+        """Yield the requests that make the changes, each with the paths that the request sets."""
         site, change = self.site, partial(set_properties, self.site, luid)
         for is_added, call in ((True, site.tag), (False, site.untag)):
             if tags := [p for p in changes if p[0] == "tag" and bool(changes[p]) == is_added]:
@@ -191,7 +194,7 @@ class PropertiesOnServer:
                     rules |= {key: mode} if (mode := changes[path]) else {}
                     remove |= {key: before[path]} if path in before else {}
             yield rule_paths, partial(set_permissions, site, luid, rules, remove=remove)
-        # The owner comes last: after giving a data source away, we may not change it any more.
+        # Set the owner last: under another owner, we may not change the data source any more.
         if OWNER in changes:
             name = changes[OWNER]
             owner = self._luids.get(("user", name), name) if name else site.user_id
@@ -199,12 +202,12 @@ class PropertiesOnServer:
 
 
 def _words(value: str | None) -> Sequence[str]:
-    """Return the words of a value, to compare values: servers may change the ends of lines."""
+    """Return the words of a value; compare values by words, as servers may change line ends."""
     return (value or "").split()
 
 
 def _groups_and_owner(values: Values) -> set[tuple[str, str]]:
-    """Return the groups and the user that occur in values, such as ("group", "Analysts")."""
+    """Return the groups and the owner in values, as pairs such as ("group", "Analysts")."""
     groups = {("group", path[1]) for path in values if path[0] == "permission"}
     return groups | ({("user", values[OWNER])} if OWNER in values else set())
 
@@ -253,7 +256,7 @@ def has_any_user(site: TableauSite, names: Collection[str]) -> bool | None:
                 raise
             return None
 
-    # To a connected app that may not read users, the server says that the session has ended.
+    # If a connected app may not read users, the server answers that the session has ended.
     with suppress(SignInError):
         return site.ask("Listing the users", find)
     return None
@@ -262,13 +265,13 @@ def has_any_user(site: TableauSite, names: Collection[str]) -> bool | None:
 def set_properties(
     site: TableauSite, luid: str, *, owner: str | None = None, **values: str
 ) -> None:
-    """Change properties of a data source; the server keeps all others.
+    """Change properties of a data source; the server keeps all other properties.
 
     Args:
         owner: the LUID of the new owner.
-        values: the other properties, by their attributes in the REST API.
+        values: further properties, by the names of their attributes in the REST API.
     """
-    # TSC's own request always sets the certification, and cannot remove its note.
+    # TSC's own request always sets the certification, and cannot remove the certification note.
     request = ElementTree.Element("tsRequest")
     datasource = ElementTree.SubElement(request, "datasource", values)
     if owner:
@@ -287,7 +290,7 @@ def permissions(site: TableauSite, luid: str) -> Rules:
     def read() -> Rules:
         answer = endpoint.get_request(f"{endpoint.baseurl}/{luid}/permissions").content
         root = defusedxml.ElementTree.fromstring(answer, forbid_dtd=True)
-        # TSC's own call fails if there is any kind of grantee that it does not know.
+        # TSC's own call fails if any grantee is of a kind that TSC does not know.
         return {
             (group.get("id", ""), capability.get("name", "")): capability.get("mode", "")
             for rule in root.iterfind(".//{*}granteeCapabilities")
@@ -301,7 +304,7 @@ def permissions(site: TableauSite, luid: str) -> Rules:
 
 
 def set_permissions(site: TableauSite, luid: str, rules: Rules, *, remove: Rules) -> None:
-    """Remove permission rules, if they exist, from a data source, then add others."""
+    """Remove permission rules from a data source, then add the rules in `rules`."""
     endpoint = site.tsc.datasources
     url = f"{endpoint.baseurl}/{luid}/permissions"
     added: dict[str, dict[str, str]] = defaultdict(dict)
@@ -318,7 +321,8 @@ def set_permissions(site: TableauSite, luid: str, rules: Rules, *, remove: Rules
             try:
                 endpoint.delete_request(f"{url}/groups/{group}/{capability}/{mode}")
             except TSC.ServerResponseError as error:
-                # A user has removed it, or we have, before the session was renewed.
+                # A user has removed the rule; or we did so in the first attempt, before the session
+                # was renewed.
                 if error.code != _NO_RULE:
                     raise
         if additions:
@@ -346,7 +350,7 @@ def quality_warnings(site: TableauSite, luid: str) -> Sequence[tuple[str, str]]:
 
 
 def set_warning(site: TableauSite, luid: str, tag: str, text: str | None) -> None:
-    """Make a text our only data quality warning; with None, remove ours.
+    """Make `text` our only data quality warning; if `text` is None, remove our warning.
 
     Args:
         tag: the mark at the end of our warnings, which users' warnings do not have.

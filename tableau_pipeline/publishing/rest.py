@@ -17,22 +17,22 @@ from tableau_pipeline.errors import RefreshError
 from tableau_pipeline.publishing.errors import BadAnswerError
 from tableau_pipeline.publishing.tsc_internals import NonXMLResponseError
 
-# The most items that Tableau returns on a page.
+# The largest page that Tableau returns, in items.
 _PAGE_SIZE = 1000
-# No site has a million items of one kind.
+# The most pages that we read: no site has a million items of one kind.
 _MOST_PAGES = 1000
-# The characters at which the server splits a tag in two.
+# The server splits a tag at these characters.
 _TAG_SEPARATORS = re.compile(r"[\s,]")
-# In a filter, these characters end a value or begin another one.
+# In a filter, these characters end a value or begin another value.
 _NOT_IN_FILTERS = frozenset(",&:[]")
 
 
 def iterate(endpoint: Any, options: TSC.RequestOptions | None = None) -> Iterator[Any]:
     """Yield the items of a TSC endpoint, page by page.
 
-    TSC's own `filter()` and `all()` treat most errors as the end of the list. With them, a data
-    source would seem not to exist when the server is merely too busy to answer. TSC's `Pager` would
-    never stop if the server reports a wrong total.
+    TSC's own `filter()` and `all()` treat most errors as the end of the list. If the server were
+    too busy to answer, a data source would seem to be missing. TSC's `Pager` would never stop if
+    the server reported a wrong total.
     """
     options = options or TSC.RequestOptions()
     options.pagesize = _PAGE_SIZE
@@ -61,8 +61,8 @@ def items_named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[
     """Yield the items of a TSC endpoint with this name; an item may occur twice.
 
     Items that match the server's filter come first, then items from the whole list. A filter is not
-    enough: for Tableau, names that differ only in case are equal, but for its filters they are not;
-    and some names cannot be in a filter.
+    enough, for two reasons. Names that differ only in case are equal for Tableau, but not for its
+    filters. And filters cannot express some names.
 
     Args:
         in_full: whether to request all fields of the items.
@@ -72,9 +72,9 @@ def items_named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[
 
 
 def principals_named(endpoint: Any, name: str) -> Sequence[Any]:
-    """Return the groups or users with this name, one for each domain that has it.
+    """Return the groups or users with this name: one for each domain that has such a group or user.
 
-    If the name matches exactly, names that differ in case are left out.
+    If some names match exactly, leave out all names that differ in case.
     """
     for items in _lists(endpoint, name, in_full=True):
         if matches := {str(item.id): item for item in items if same_name(item.name, name)}:
@@ -92,7 +92,7 @@ def _lists(endpoint: Any, name: str, *, in_full: bool) -> Iterator[Iterator[Any]
 
 
 def same_name(one: str | None, other: str | None) -> bool:
-    """Whether two names are equal to Tableau."""
+    """Whether Tableau treats two names as equal."""
     return (one or "").casefold() == (other or "").casefold()
 
 
@@ -101,8 +101,8 @@ def tags_request(tags: Iterable[str]) -> bytes:
     request = Element("tsRequest")
     parent = SubElement(request, "tags")
     for tag in tags:
-        # The server splits a label at these characters, unless the label is in quotes, which the
-        # server removes. TSC writes the quotes since 0.42.
+        # The server splits a label at these characters. It does not split a label in quotes, and
+        # removes the quotes. Since 0.42, TSC writes the quotes itself.
         SubElement(parent, "tag", label=f'"{tag}"' if _TAG_SEPARATORS.search(tag) else tag)
     return tostring(request)
 
@@ -110,7 +110,7 @@ def tags_request(tags: Iterable[str]) -> bytes:
 def remote_datasource(
     server: TSC.Server, item: TSC.DatasourceItem, *, revision: bool = True
 ) -> RemoteDatasource:
-    """Return a data source; with `revision`, also ask for its newest revision."""
+    """Return a data source. If `revision` is true, also ask for the newest revision."""
     newest, published = _newest_revision(server, item) if revision else None, None
     if newest:
         by = f' by "{newest.user_name}"' if newest.user_name else ""
@@ -135,7 +135,7 @@ def remote_datasource(
 
 
 def valid_time(item: TSC.DatasourceItem, name: str, value: datetime | None) -> datetime:
-    """Return a time of a data source; raise RefreshError if the server sent no valid one."""
+    """Return a time of a data source; raise RefreshError if the server sent no valid time."""
     if value is None:
         raise RefreshError(f"The server reports no valid {name} for data source {item.id}.")
     return value
@@ -153,7 +153,7 @@ def _newest_revision(server: TSC.Server, item: TSC.DatasourceItem) -> TSC.Revisi
 
 
 def list_revisions(server: TSC.Server, luid: str) -> Sequence[Any]:
-    """Return the revisions of a data source as TSC items, the current one last."""
+    """Return the revisions of a data source as TSC items, with the current revision last."""
     url = f"{server.datasources.baseurl}/{luid}/revisions"
 
     def page(
@@ -186,13 +186,14 @@ _FINISHED = {
     str(TSC.JobItem.FinishCode.Completed): Outcome.DONE,
     str(TSC.JobItem.FinishCode.Cancelled): Outcome.CANCELLED,
 }
-# The type of note that only failed jobs have.
+# Only failed jobs have notes of this type.
 _ERROR = "errorcode"
 
 
 def job(server: TSC.Server, job_id: str) -> Job:
     """Ask for a job by its id."""
-    # Avoid TSC's own call: it drops times with fractions of a second and, before 0.42, typed notes.
+    # Avoid TSC's own call: it drops times with fractions of a second. Before 0.42, it also drops
+    # notes with a type.
     url = f"{server.jobs.baseurl}/{job_id}"
     answer = defusedxml.ElementTree.fromstring(
         server.jobs.get_request(url).content, forbid_dtd=True
@@ -203,12 +204,13 @@ def job(server: TSC.Server, job_id: str) -> Job:
     texts = [child.text for child in element.iterfind(".//{*}notes")]
     texts += [note.get("text") or note.get("value") for note in notes]
     code, completed_at = element.get("finishCode"), parse_time(element.get("completedAt"))
-    # Some servers report a finish code before the job has ended, so look at the progress, as does
-    # Tableau's Migration SDK.
+    # Some servers report a finish code before the job has ended. So look at the progress, too;
+    # Tableau's Migration SDK does the same.
     is_over = completed_at is not None or (code and element.get("progress") == "100")
-    # An unknown code must not count as success.
+    # Count an unknown code as a failure.
     outcome = _FINISHED.get(code or "", Outcome.FAILED) if is_over else None
-    # Like the Migration SDK, look for errors: some jobs failed although their code says success.
+    # Some jobs have failed although their code means success. So look for errors in the notes, like
+    # the Migration SDK.
     if outcome is Outcome.DONE and any(note.get("type", "").casefold() == _ERROR for note in notes):
         outcome = Outcome.FAILED
     return Job(
@@ -223,7 +225,7 @@ def job(server: TSC.Server, job_id: str) -> Job:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """Parse a time as Tableau writes it; return None if it is not a valid time with a zone."""
+    """Parse a time from Tableau; return None if the text is not a valid time with a zone."""
     try:
         time_stamp = datetime.fromisoformat(text or "")
         return time_stamp.astimezone(UTC) if time_stamp.tzinfo else None
@@ -239,10 +241,10 @@ class RefreshTask:
     """A task that refreshes an extract.
 
     Attributes:
-        when: its schedule in words.
-        url: the URL to send a DELETE to in order to remove the task.
-        cron: its schedule as a cron expression in the time zone of the site; None if cron cannot
-            express it, or the task is suspended.
+        when: the schedule of the task, in words.
+        url: the URL of the task; a DELETE request to this URL removes the task.
+        cron: the schedule as a cron expression in the time zone of the site; None if cron cannot
+            express the schedule, or the task is suspended.
         ahead: how many minutes the time zone of the site is ahead of UTC; None if unknown.
     """
 
@@ -254,9 +256,9 @@ class RefreshTask:
 
 
 def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
-    """Return the tasks that this user may see; the keys are the LUIDs of data sources."""
+    """Return the tasks that this user may see, by the LUIDs of their data sources."""
     url = f"{tsc.tasks.baseurl}/extractRefreshes"
-    # Avoid TSC's own call, which fails over a single schedule of a kind that it does not know.
+    # Avoid TSC's own call: it fails if a single schedule is of a kind that TSC does not know.
     root = defusedxml.ElementTree.fromstring(tsc.tasks.get_request(url).content, forbid_dtd=True)
     schedules: dict[str, Element] = {}
     tasks: dict[str, list[RefreshTask]] = defaultdict(list)
@@ -267,8 +269,8 @@ def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
         task_id, timing = item.get("id", ""), Element("schedule") if schedule is None else schedule
         refresh_task = _task(task_id, f"{url}/{task_id}", _with_times(tsc, timing, schedules))
         tasks[target.get("id", "")].append(refresh_task)
-    # All tasks of a site run in one time zone, but tasks that run several times a day do not show
-    # it.
+    # All tasks of a site run in one time zone. Only tasks that run at most once a day show the time
+    # zone, so take it from one of these tasks.
     ahead = next(
         (task.ahead for group in tasks.values() for task in group if task.ahead is not None), None
     )
@@ -276,7 +278,7 @@ def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
 
 
 def _with_times(tsc: TSC.Server, schedule: Element, known: dict[str, Element]) -> Element:
-    """Return a schedule with its times; Tableau Server is asked once for each schedule."""
+    """Return a schedule with its times; ask Tableau Server only once for each schedule."""
     luid = schedule.get("id", "")
     if schedule.find("{*}frequencyDetails") is not None or not luid:
         return schedule
@@ -303,15 +305,15 @@ def _task(luid: str, url: str, schedule: Element) -> RefreshTask:
     label = f'"{schedule.get("name")}", {when}' if schedule.get("name") else when
     try:
         start = time.fromisoformat(begin)
-        # Python does not parse 24:00, the end of a day.
+        # Tableau writes 24:00 for the end of a day, which Python does not parse.
         last = time.fromisoformat(end.replace("24:", "00:")) if end else None
         cron, step = cron_of(start, last, pairs)
         next_run = datetime.fromisoformat(schedule.get("nextRunAt", "")).astimezone(UTC)
     except ValueError:
         return RefreshTask(luid, label, url)
     offset = (_minutes(start) - _minutes(next_run.time()) + _DAY // 2) % _DAY - _DAY // 2
-    # A task that runs several times a day may run next at another time than its first
-    # time of the day.
+    # If a task runs several times a day, its next run may not be the first run of a day. Then the
+    # difference says nothing about the time zone.
     ahead = None if step < _DAY else offset
     return RefreshTask(luid, label, url, None if is_off else cron, ahead)
 
@@ -319,13 +321,15 @@ def _task(luid: str, url: str, schedule: Element) -> RefreshTask:
 def cron_of(
     start: time, end: time | None, intervals: Sequence[tuple[str, str]]
 ) -> tuple[str | None, int]:
-    """Return a cron expression (None if cron cannot express it) and the minutes between two runs.
+    """Return the cron expression of a schedule, and the minutes between two runs.
+
+    The cron expression is None if cron cannot express the schedule.
 
     Args:
-        intervals: pairs of a name (minutes, hours, weekDay or monthDay) and a value, from Tableau.
+        intervals: Tableau's pairs of a name (minutes, hours, weekDay or monthDay) and a value.
 
     Raises:
-        ValueError: minutes or hours are not a number.
+        ValueError: the value of minutes or hours is not a number.
     """
     units = {"minutes": 1, "hours": 60}
     step = sum(units[name] * int(value) for name, value in intervals if name in units) or _DAY
@@ -334,13 +338,13 @@ def cron_of(
         "L" if value == "LastDay" else value for name, value in intervals if name == "monthDay"
     ]
     span = (_minutes(end or start) - _minutes(start)) % _DAY or (_DAY if step < _DAY else 1)
-    # A task also runs at the end. Leave that run out if steps are below an hour, because cron would
-    # then add runs after the end.
+    # A task also runs at `end`. Leave this run out if the runs are less than an hour apart: with
+    # it, the cron expression would add runs after `end`.
     runs = [(_minutes(start) + offset) % _DAY for offset in range(0, span + (step >= 60), step)]
     hours, minutes = ({run // 60 for run in runs}, {run % 60 for run in runs})
     at = " ".join(",".join(map(str, sorted(numbers))) for numbers in (minutes, hours))
     at = f"{min(minutes)} *" if len(hours) == 24 and len(minutes) == 1 else at
-    # Cron cannot express the first Monday of a month, nor steps such as 45 minutes.
+    # Cron cannot express the first Monday of a month, or steps such as 45 minutes.
     is_plain = all(day == "L" or day.isdecimal() for day in month) and not (week and month)
     if not is_plain or (step < _DAY and step % 60 and 60 % step):
         return None, step
@@ -357,7 +361,7 @@ def probe(tsc: TSC.Server) -> object:
 
 
 def session_is_alive(tsc: TSC.Server) -> bool:
-    """Return whether the session is alive; servers may wrongly say that it has ended."""
+    """Return whether the session is alive: a server may have said wrongly that it has ended."""
     try:
         probe(tsc)
     except TSC.FailedSignInError:

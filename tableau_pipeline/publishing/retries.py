@@ -1,11 +1,11 @@
-"""Which requests are repeated, when, and how many requests there may be.
+"""Decide which requests are repeated and when, and limit the number of requests.
 
-* The answer 429, or 503 with Retry-After, means that a request was not carried out. Such a request
-  and a request that never reached the server are always repeated. As long as the server asks one
-  request to wait, this process sends the server no other one.
-* After a broken connection, 502, 504, or 503 alone, it is not known whether the request arrived.
-  Only requests that may safely arrive twice are repeated: reads, and updates, whose RequestID the
-  server carries out once. A publish is never repeated.
+* The answer 429, or 503 with Retry-After, means that the server did not carry out a request. Such a
+  request is always repeated, like a request that never reached the server. While the server asks
+  for a pause, no session of this process sends a request to that server.
+* After a broken connection, 502, 504, or 503 without Retry-After, it is unknown whether the request
+  arrived. Then only requests that may safely arrive twice are repeated: reads and updates. An
+  update has a RequestID, which the server carries out only once. A publish is never repeated.
 """
 
 import logging
@@ -26,10 +26,10 @@ class RetryTimes:
 
     Attributes:
         backoff: the pause before the first retry; each later pause is twice as long.
-        read: the time limit for sending a request that only reads or signs in, and again for its
-            answer.
-        write: the same limit for any other request, and for a download. A server may need long to
-            join many gigabytes of blocks before it answers.
+        read: the time limit for sending a request that only reads or signs in. The same limit
+            applies to the wait for the answer.
+        write: the same kind of limit for any other request, and for a download. It is long, because
+            a server joins many gigabytes of blocks before it answers.
     """
 
     backoff: float = 0.5
@@ -42,9 +42,9 @@ class RequestBudget:
     """Counts the requests of a session, including each retry, and limits their number.
 
     Attributes:
-        sent: how many requests were sent.
-        most: how many requests may be sent; None for any number. The last one is reserved for
-            signing out.
+        sent: how many requests the session has sent.
+        most: how many requests the session may send; None for any number. The last request is
+            reserved for signing out.
     """
 
     sent: int = 0
@@ -62,18 +62,18 @@ class RequestBudget:
 
 
 class SharedPause:
-    """Lets all sessions of this process wait while a server has asked one of them to."""
+    """Lets all sessions of this process wait if a server asks one session to wait."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
 
     def begin(self, server: str, seconds: float) -> None:
-        """Send nothing more to a server for so many seconds."""
+        """Let requests to a server wait for this number of seconds."""
         until = time.monotonic() + seconds
         self._until[server] = max(until, self._until.get(server, until))
 
     def wait(self, server: str, log: logging.Logger) -> None:
-        """Wait for the end of the pause, if there is one."""
+        """Wait for the end of the server's pause; return at once if there is no pause."""
         while (left := self._until.get(server, 0.0) - time.monotonic()) > 0:
             if left >= 1:
                 log.warning("Waiting %.0f s, as the server asked another session to", left)
@@ -99,7 +99,7 @@ _LONGEST_WAIT = 300
 
 
 class CountedRetry(Retry):
-    """Counts each attempt after the first one in the budget."""
+    """Counts each retry in the budget of the session."""
 
     def __init__(self, *args: Any, budget: RequestBudget, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -107,7 +107,7 @@ class CountedRetry(Retry):
 
     def new(self, **settings: Any) -> Self:
         """Return a copy with other retry counts."""
-        # urllib3 makes such a copy after each attempt, but does not copy the budget itself.
+        # urllib3 copies this object after each attempt, but does not know the budget: pass it on.
         return super().new(budget=self._budget, **settings)
 
     def sleep(self, response: Any = None) -> None:
@@ -121,7 +121,7 @@ class CountedRetry(Retry):
 
 
 class SafeRetry(CountedRetry):
-    """Applies the rules of this module."""
+    """Repeats requests by the rules of this module."""
 
     def __init__(self, *args: Any, log: logging.Logger, server: str, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -142,7 +142,7 @@ class SafeRetry(CountedRetry):
     def increment(
         self, method: Any = None, url: Any = None, response: Any = None, *args: Any, **more: Any
     ) -> "SafeRetry":
-        """Count one more retry; fail if the server asks for too long a wait."""
+        """Count one more retry; raise an error if the server asks for too long a pause."""
         if response is not None and (seconds := self._asked_to_wait(response)):
             if seconds > _LONGEST_WAIT:
                 raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))

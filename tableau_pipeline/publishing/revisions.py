@@ -20,7 +20,7 @@ _OLDER, _NEWER = "older", "newer"
 
 
 class IncomparableError(ValueError):
-    """Two revisions cannot be compared; the message shows nothing of their content."""
+    """Two revisions cannot be compared; the message shows no values of their rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def changed_rows(
 ) -> ChangedRows:
     """Download a data source and an earlier revision, and compare their rows.
 
-    The files are in a temporary folder, which is removed afterwards.
+    The downloads go to a temporary folder, which is removed afterwards.
 
     Args:
         revision: the number of the earlier revision.
@@ -74,10 +74,10 @@ def _file(site: TableauSite, luid: str, folder: Path, *, revision: int | None, l
 
 
 def compare_files(hyper: Hyperd, older: Path, newer: Path) -> ChangedRows:
-    """Compare the rows of two `.hyper` files as whole rows, table by table.
+    """Compare the rows of two `.hyper` files, table by table, without regard to keys.
 
     Raises:
-        ValueError: their tables or columns differ, or hyperd cannot compare their rows.
+        ValueError: the files have different tables or columns, or hyperd cannot compare the rows.
     """
     try:
         with connect(hyper) as connection:
@@ -96,7 +96,7 @@ _TableKey = tuple[str, str]
 
 
 def _tables(connection: Connection, database: str) -> Mapping[_TableKey, Mapping[str, str]]:
-    """Return the SQL type of each column of each table; a table's key is its schema and name."""
+    """Return the SQL type of each column, by table; the key of a table is its schema and name."""
     tables = {}
     for table in table_names(connection, database):
         definition = connection.catalog.get_table_definition(table)
@@ -111,7 +111,7 @@ def _tables(connection: Connection, database: str) -> Mapping[_TableKey, Mapping
 
 def _changes(connection: Connection, name: _TableKey, columns: list[str]) -> ChangedRows:
     older, newer = (TableName(database, *name) for database in (_OLDER, _NEWER))
-    # Name the columns, because their order may differ.
+    # Name the columns, because the files may have them in different orders.
     names = ", ".join(map(escape_name, columns))
     differences = [
         f"(SELECT {names} FROM {table} EXCEPT ALL SELECT {names} FROM {other}) AS only_one"  # noqa: S608

@@ -1,7 +1,8 @@
 """Sign in to Tableau, with a personal access token, a password or a connected app.
 
-In each class of credentials, `sign_in_phrase` says who signs in, and `remedy` says what to check if
-the server rejects the credentials. The repr of credentials never shows a secret.
+Each class of credentials has two texts. `sign_in_phrase` names the user who signs in. `remedy`
+names what to check if the server rejects the credentials. The repr of credentials never shows a
+secret.
 """
 
 import hashlib
@@ -32,8 +33,9 @@ from tableau_pipeline.publishing.retries import RetryTimes
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.publishing.tsc_internals import NonXMLResponseError, TableauError
 
-# The scopes that our calls need, from Tableau's "Access Scopes for Connected Apps". A wildcard is
-# used where it is uncertain which scope a call needs, as for cancelling a job or removing a tag.
+# The scopes that our calls need, from Tableau's "Access Scopes for Connected Apps". Tableau does
+# not say clearly which scope some calls need, such as cancelling a job or removing a tag. For these
+# calls, use a wildcard.
 _SCOPES = [
     "tableau:content:read",
     "tableau:datasources:create",
@@ -46,14 +48,14 @@ _SCOPES = [
     "tableau:projects:create",
 ]
 _PEOPLE_SCOPES = ["tableau:groups:read", "tableau:permissions:*", "tableau:users:read"]
-# Tableau refuses a connected app's token that is valid for more than 10 minutes. The session goes
-# on after the token has expired.
+# Tableau refuses a connected app's token that is valid for more than 10 minutes. The session
+# continues after the token has expired.
 _TOKEN_LIFETIME = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class PersonalAccessToken:
-    """A personal access token. It allows one session: a second sign-in ends the first session."""
+    """A personal access token. It allows one session: a new sign-in ends the former session."""
 
     name: str
     value: str = field(repr=False)
@@ -111,11 +113,12 @@ class ConnectedApp:
         claims = {
             "iss": self.client_id,
             "exp": datetime.now(UTC) + _TOKEN_LIFETIME,
-            # Tableau refuses a token whose id it has seen before.
+            # Give each token a new id: Tableau refuses an id that it has seen before.
             "jti": str(uuid4()),
             "aud": "tableau",
             "sub": self.username,
-            # A server may refuse a token over an unknown scope: request only what we need.
+            # Request only the scopes that we need, as a server may refuse a token with an unknown
+            # scope.
             "scp": [
                 *_SCOPES,
                 *(["tableau:viz_data_service:read"] if self.counts else []),
@@ -132,34 +135,34 @@ Credentials = PersonalAccessToken | Password | ConnectedApp
 
 _POLL_SECONDS = 0.2
 
-# For each lock, the thread of this process that holds it.
+# The thread of this process that holds each lock.
 _holders: dict[Path, int] = {}
 
 
 @contextmanager
 def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -> Generator[None]:
-    """Reserve the token; other threads and processes of this host and user wait for it.
+    """Reserve a token; other threads and processes of this user on this host wait for it.
 
-    The operating system releases the lock when its holder dies. The lock does not protect against
-    other hosts or users, so each of them needs its own token.
+    A lock file reserves the token; the operating system releases the lock if this process dies.
+    Other hosts and users do not see the lock, so each of them needs a token of its own.
 
     Args:
-        token: the name of the token. A new sign-in with the token ends its previous session, even
-            on another site.
+        token: the name of the token. A new sign-in with the token ends the previous session of the
+            token, even on another site.
         timeout: how long to wait for the token, in seconds.
 
     Raises:
-        RefusedError: this thread already holds the token, and would wait for itself; or the folder
-            for locks is not safe (see `temporary_folder`).
+        RefusedError: this thread already holds the token, so that it would wait for itself. Or the
+            folder for locks is not safe (see `temporary_folder`).
         RefreshError: other sessions held the token for too long.
     """
     folder = temporary_folder() / "sessions"
     folder.mkdir(exist_ok=True)
-    # Hash the name of the token, which may have characters that file names may not have.
+    # Hash the name of the token, because some of its characters may be invalid in file names.
     name = hashlib.sha256(f"{url.casefold()}\n{token}".encode()).hexdigest()[:32]
     path = folder / f"{name}.lock"
-    # Refuse nested sessions: the second sign-in would end the outer session, and signing in again
-    # for the outer session would then end the inner one.
+    # Refuse nested sessions: the sign-in of the inner session would end the outer session. A
+    # renewal of the outer session would then end the inner session.
     if _holders.get(path) == threading.get_ident():
         raise RefusedError(
             f'A session of token "{token}" on {url} is open in this thread already, and a token '
@@ -169,7 +172,8 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
     # Do not write the holder's name into the lock file: each process that waits for the lock
     # empties that file.
     holder = path.with_suffix(".holder")
-    # Make a FileLock for each session: a shared one would admit all threads of the process.
+    # Make a new FileLock for each session: a shared FileLock would let in all threads of the
+    # process.
     with _acquire(FileLock(path), holder, url=url, token=token, timeout=timeout, log=log):
         _holders[path] = threading.get_ident()
         pid = os.getpid()
@@ -184,7 +188,7 @@ def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -
 def _acquire(
     lock: FileLock, holder: Path, *, url: str, token: str, timeout: float, log: logging.Logger
 ) -> AbstractContextManager[object]:
-    # Do not log waits that are shorter than this.
+    # Log only waits that are longer than this number of seconds.
     quiet = min(timeout, 1.0)
     with suppress(Timeout):
         return lock.acquire(timeout=quiet, poll_interval=_POLL_SECONDS)
@@ -207,7 +211,7 @@ def _acquire(
 
 
 def _holder_name(holder: Path) -> str:
-    """Describe the process that holds a lock, in its own words if they can be read."""
+    """Describe the process that holds a lock, by the text in its file if the file can be read."""
     with suppress(OSError):
         return holder.read_text(encoding="ascii")
     return "another process on this host"
@@ -227,24 +231,23 @@ def signed_in(
     session_timeout: float = 7200,
     times: RetryTimes = _TIMES,
 ) -> Generator[TableauSite]:
-    """Open a session, which ends with the block.
+    """Open a session on a site, and end the session with the block.
 
-    A personal access token allows one session at a time, on any site. A second session with the
-    same token waits for the end of the first, if the same user opens both on the same host. Across
-    hosts and users there is no such protection: each host and user needs its own token. Passwords
-    and connected apps allow any number of sessions.
+    A personal access token allows one session at a time, over all sites. If the same user opens two
+    sessions with one token on the same host, the second session waits for the end of the first.
+    Other hosts and users do not wait, so each of them needs a token of its own. Passwords and
+    connected apps allow any number of sessions.
 
     Args:
         site: the content URL of the site; "" is the default site.
-        ca_bundle: certificates to trust instead of the system's.
-        log: receives messages about uploads, waiting and repeated calls.
+        ca_bundle: a file with certificates to trust, instead of the system's certificates.
+        log: receives messages about uploads, waits and retries.
         session_timeout: how long to wait for the token, in seconds.
         times: time limits and retries of requests.
 
     Raises:
-        RefusedError: the server rejects the credentials, the URL contains credentials, the
-            certificates to trust cannot be read, or this thread already has a session with this
-            token.
+        RefusedError: the server rejects the credentials, or the URL contains credentials. Or the
+            certificates cannot be read, or this thread already has a session with this token.
         RefreshError: no Tableau Server answers at `url`, or the token was in use for too long.
     """
     url = server_address(url)
@@ -254,7 +257,7 @@ def signed_in(
         if isinstance(credentials, PersonalAccessToken)
         else nullcontext()
     )
-    # Reserve the token first: signing in would end another session that is using it.
+    # Reserve the token first: signing in would end another session with the token.
     with reservation, _session(Wire(url, times, log), credentials, site, ca_bundle) as session:
         yield session
 
@@ -265,7 +268,7 @@ def _session(
 ) -> Generator[TableauSite]:
     url, hide = wire.url, wire.message
     doing = f'Signing in to site "{site}" of {url} {credentials.sign_in_phrase.format(credentials)}'
-    # Name all likely causes, because the server does not say what is wrong.
+    # Name all likely causes, because the server gives no reason.
     hint = (
         f'Does the site "{site}" exist, with this user on it? TABLEAU_SITE is its name in the URL, '
         f"after /site/, and empty for the default site of a Tableau Server. {credentials.remedy}"
@@ -282,8 +285,8 @@ def _session(
             tsc.auth.sign_in(auth)
 
     clock = ServerClock()
-    # Collect the HTTP sessions, to close them all at the end. TSC opens one for each thread, and
-    # one more after signing out.
+    # Collect the HTTP sessions, and close them all at the end. TSC opens an HTTP session for each
+    # thread, and a further one after the sign-out.
     with ExitStack() as sessions:
         with translate_errors(doing, url=url, hide=hide):
             tsc = TSC.Server(
@@ -307,14 +310,15 @@ def _session(
                 budget=wire.budget,
             )
         finally:
-            # Ignore errors here: the block is done, or has raised an error that must not be hidden.
+            # Ignore errors here. Either the block is done, or the block's own error must stay
+            # visible.
             with suppress(TableauError, BudgetSpentError, *UNREADABLE, requests.RequestException):
                 tsc.auth.sign_out()
 
 
 def _use_newest_version(tsc: TSC.Server) -> str:
     """Use the server's newest REST API version; return the release of the server in words."""
-    # On any failure, TSC's own use_server_version() assumes a server that is ten years old.
+    # Avoid TSC's own use_server_version(): after a failure, it assumes a ten-year-old server.
     server = tsc.server_info.get()
     version = getattr(server, "rest_api_version", None) or ""
     if not re.fullmatch(r"[0-9]+\.[0-9]+", version):

@@ -1,4 +1,4 @@
-"""The settings of a Tableau site, from the environment or from a resource, and its sessions."""
+"""Read the settings of a Tableau site from the environment or a resource, and open sessions."""
 
 import logging
 import os
@@ -29,9 +29,10 @@ _FLAGS |= {"0": False, "false": False, "no": False, "off": False}
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A site, and one of the three ways to sign in; the fields are the variables in lower case.
+    """A site, and one of the three ways to sign in.
 
-    Missing settings are reported when a refresh needs them, not before.
+    Each field has the name of its environment variable, in lower case and without the prefix. A
+    missing setting is an error only when a refresh needs the setting.
     """
 
     server_url: str | None = None
@@ -50,7 +51,7 @@ class ServerSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the settings that the variables TABLEAU_... name.
+        """Return the settings from the environment variables TABLEAU_...
 
         Raises:
             RefusedError: a variable has an invalid value.
@@ -73,14 +74,14 @@ class ServerSettings:
         """Open a session on the site for a `with` block.
 
         Args:
-            counts: whether a connected app requests the right to let the server count rows; with
-                other credentials, the user has that right anyway.
-            people: whether a connected app requests the rights to look up groups and users, and
-                to change permissions.
+            counts: whether a connected app requests the right to let the server count rows. With
+                other credentials, the session always has this right.
+            people: whether a connected app requests the rights to look up groups and users, and to
+                change permissions. With other credentials, the user's own rights count.
 
         Raises:
             RefusedError: a setting is missing, or the server rejects the credentials.
-            RefreshError: no Tableau Server answers.
+            RefreshError: no Tableau Server answers at the URL.
         """
         return signed_in(
             self._needed("server_url"),
@@ -93,7 +94,7 @@ class ServerSettings:
     def _credentials(self, *, counts: bool, people: bool) -> Credentials:
         if self.token_name or self.token_value:
             return PersonalAccessToken(self._needed("token_name"), self._needed("token_value"))
-        # Check this before the password, because a connected app needs a user name as well.
+        # Look for a connected app before a password, because both need a user name.
         if self.connected_app_client_id:
             return ConnectedApp(
                 username=self._needed("username"),
@@ -118,7 +119,7 @@ class ServerSettings:
 
 
 def variable_of(name: str) -> str:
-    """Return the environment variable of a setting: TABLEAU_TOKEN_NAME for `token_name`."""
+    """Return the environment variable of a setting, such as TABLEAU_TOKEN_NAME for `token_name`."""
     return f"TABLEAU_{name.upper()}"
 
 

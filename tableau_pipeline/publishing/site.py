@@ -1,4 +1,4 @@
-"""The client of one Tableau site, for one signed-in user: all requests that a refresh makes."""
+"""Make all requests of a refresh to one Tableau site, for one signed-in user."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,15 +49,15 @@ from tableau_pipeline.publishing.uploads import upload_file
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
-# Limit in bytes for the download of a file whose size the server does not report.
+# The most bytes to download of a file, if the server does not report the size of the file.
 _LARGEST_DOWNLOAD = 10**10
 _ANY_SIZE, _PIECE = 10**15, 2**16
 _DATASOURCE_NOT_FOUND = {"404000", "404004", "404011"}
 _PROJECT_EXISTS = "409006"
 _TAG_NOT_FOUND = "404007"
 _JOB_NOT_FOUND = {"400031", "404018"}
-# REST API versions: no updates before 2021.3 (3.13), a larger limit from 2022.1 (3.15), and mode
-# Replace from 2025.1 (3.25).
+# Versions of the REST API. Updates exist since 3.13 (Tableau 2021.3), with a larger limit since
+# 3.15 (2022.1). The publish mode Replace exists since 3.25 (2025.1).
 _FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_UPDATES, _FIRST_WITH_REPLACE = "3.13", "3.15", "3.25"
 
 
@@ -66,10 +66,11 @@ def _server_call(
 ) -> Callable[
     [Callable[Concatenate["TableauSite", _P], _T]], Callable[Concatenate["TableauSite", _P], _T]
 ]:
-    """Decorate a method: translate its errors, and renew the session once if it has ended.
+    """Decorate a method with `TableauSite.ask`, which translates errors and renews the session.
 
     Args:
-        doing: what the method does, for messages; names in braces are the method's arguments.
+        doing: what the method does, for messages. Names in braces stand for arguments of the
+            method.
         remedies: advice for messages; the keys are the server's error codes.
     """
 
@@ -93,17 +94,17 @@ def _server_call(
 class TableauSite:
     """A Tableau site, accessed through the Tableau Server Client library (TSC).
 
-    If the session has ended, each call renews it at most once.
+    If the session has ended, each call signs in again, at most once.
 
     Attributes:
         tsc: the TSC client.
         url: the URL of the server, without a trailing slash.
         site: the site's content URL; "" is the default site.
-        sign_in: renews the session.
-        hide: removes secrets from a text of the server, and shortens the text.
+        sign_in: a function that signs in again.
+        hide: a function that removes secrets from a text of the server, and shortens the text.
         release: the server's product version, build and REST API version, in words.
         may_count: whether the session may ask the server to count rows.
-        budget: how many requests the session has sent, and may send.
+        budget: the number of requests that the session has sent, and their limit.
     """
 
     tsc: TSC.Server
@@ -124,9 +125,12 @@ class TableauSite:
         return str(self.tsc.user_id)
 
     def user(self, luid: str = "") -> tuple[str, str]:
-        """Return the name and site role of a user, by default ours; if hidden, the LUID and ""."""
+        """Return the name and site role of a user, by default our own user.
+
+        If the site hides the user, return the LUID and "".
+        """
         luid = luid or self.user_id
-        # To a connected app that may not read users, the server says that the session has ended.
+        # If a connected app may not read users, the server answers that the session has ended.
         with suppress(SignInError):
             return self._user(luid)
         return luid, ""
@@ -140,7 +144,7 @@ class TableauSite:
 
     @_server_call("Listing the personal access tokens")
     def token_ends(self) -> Mapping[str, datetime]:
-        """Return when each token name of this user expires; only Tableau Cloud reports it."""
+        """Return when this user's tokens expire, by token name; only Tableau Cloud reports this."""
         users = self.tsc.users
         with suppress(TSC.ServerResponseError):
             answer = users.get_request(f"{users.baseurl}/{self.user_id}/personal-access-tokens")
@@ -155,13 +159,13 @@ class TableauSite:
 
     @_server_call("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:
-        """Return whether this user may publish to each project id; None if not reported."""
+        """Return whether this user may publish to each project id; None if the site hides it."""
         projects = rest.iterate(self.tsc.projects, rest.all_fields())
         return {str(project.id): project.writeable for project in projects}
 
     @property
     def payload_limit(self) -> int:
-        """The largest payload of an update in bytes; 0 if the server supports no updates."""
+        """The largest payload of an update in bytes; 0 if the server does not support updates."""
         if not self.tsc.check_at_least_version(_FIRST_WITH_UPDATES):
             return 0
         is_large = self.tsc.check_at_least_version(_FIRST_WITH_LARGE_UPDATES)
@@ -173,7 +177,7 @@ class TableauSite:
         return self.tsc.check_at_least_version(_FIRST_WITH_REPLACE)
 
     def now(self) -> datetime:
-        """Return the time of the server's clock; it may lag by a second or so, never lead."""
+        """Return the time of the server's clock, or a time up to about a second before it."""
         if (now := self.clock.now()) is None:
             raise RefreshError(
                 f"The answers of {self.url} lack a valid Date header. Does a proxy in between "
@@ -188,10 +192,10 @@ class TableauSite:
         return None
 
     def project(self, project: Project, *, create: bool) -> str:
-        """Return the id of a project. With `create`, create what is missing on its path.
+        """Return the id of a project; if `create` is true, create the missing projects of its path.
 
         Raises:
-            RefusedError: a project on its path is missing, and `create` is false.
+            RefusedError: a project of the path is missing, and `create` is false.
         """
         return self.ask(
             f'Looking for project "{project_path(project)}"',
@@ -200,7 +204,7 @@ class TableauSite:
         )
 
     def _project(self, project: Project, *, create: bool) -> str:
-        # Names are unique only within one parent project.
+        # Compare the parents, too: names of projects are unique only within one parent.
         parent: str | None = None
         names = project if isinstance(project, tuple) else [*map(str.strip, project.split("/"))]
         for depth, name in enumerate(names):
@@ -232,14 +236,14 @@ class TableauSite:
         """Return the data source; None if it does not exist.
 
         Raises:
-            RefusedError: it exists, but this user may not read it.
+            RefusedError: the data source exists, but this user may not read it.
         """
         item = self._item(luid)
         return rest.remote_datasource(self.tsc, item) if item else None
 
     @_server_call("Looking for data source {luid}")
     def updated_at(self, luid: str) -> datetime | None:
-        """Return when a data source was updated, with one request; None if it does not exist."""
+        """Return when a data source was updated, by one request; None if it does not exist."""
         item = self._item(luid)
         return rest.valid_time(item, "updatedAt", item.updated_at) if item else None
 
@@ -253,7 +257,7 @@ class TableauSite:
 
     @_server_call('Looking for data source "{name}"')
     def find_by_name(self, name: str, *, project_id: str) -> RemoteDatasource | None:
-        """Return the data source with this name, ignoring case; None if there is none."""
+        """Return the data source with this name, regardless of case; None if it does not exist."""
         for item in rest.items_named(self.tsc.datasources, name):
             if item.project_id == project_id:
                 return rest.remote_datasource(self.tsc, item)
@@ -261,13 +265,14 @@ class TableauSite:
 
     @_server_call('Listing the data sources with a tag "{prefix}..."')
     def tagged(self, prefix: str, *, revisions: bool = True) -> Sequence[RemoteDatasource]:
-        """Return the data sources with a tag that starts with `prefix`, if this user may see them.
+        """Return the data sources that have a tag with this prefix, and that this user may see.
 
         Args:
-            revisions: whether to ask for the newest revisions, with a request for each data source.
+            revisions: whether to ask for the newest revision of each data source, with one more
+                request each.
         """
-        # Compare tags here: filters match whole tags only, and ":" separates the parts of a filter.
-        # If the site changes meanwhile, an item may be on two pages.
+        # Do not use a filter: a filter matches whole tags only, and ":" separates the parts of a
+        # filter. If the site changes between two requests, an item may be on two pages.
         items = {str(item.id): item for item in rest.iterate(self.tsc.datasources)}
         return [
             rest.remote_datasource(self.tsc, item, revision=revisions)
@@ -277,21 +282,21 @@ class TableauSite:
 
     @_server_call("Listing the data sources of the project")
     def in_project(self, project_id: str) -> Sequence[RemoteDatasource]:
-        """Return those data sources in a project that this user may see, sorted by name."""
-        # Lists include sizes only if all fields are requested.
+        """Return the data sources in a project that this user may see; they are sorted by name."""
+        # Request all fields, because lists omit the sizes by default.
         everywhere = rest.iterate(self.tsc.datasources, rest.all_fields())
         items = {str(item.id): item for item in everywhere if item.project_id == project_id}
         listed = (rest.remote_datasource(self.tsc, item, revision=False) for item in items.values())
         return sorted(listed, key=lambda remote: (remote.name.casefold(), remote.luid))
 
     def refresh_tasks(self) -> Mapping[str, Sequence[rest.RefreshTask]] | None:
-        """Return the extract refresh tasks of each data source LUID; None if they are hidden."""
+        """Return extract refresh tasks by data source LUID; None if this user may not see them."""
         with suppress(RefusedError, SignInError):
             return self.ask("Listing the refresh tasks", lambda: rest.refresh_tasks(self.tsc))
         return None
 
     def upload(self, file: Path, *, in_any_order: bool = False) -> str:
-        """Upload a file; this changes nothing yet. Return an id that one call can use."""
+        """Upload a file, and return the id of the upload, which one later call can use."""
         ask = partial(self.ask, f"Uploading {file.name}")
         return upload_file(file, self.tsc, ask, self.log, in_any_order=in_any_order)
 
@@ -299,13 +304,13 @@ class TableauSite:
     def publish(
         self, upload: str, *, name: str, project_id: str, mode: PublishMode, suffix: str = ".hyper"
     ) -> str:
-        """Publish an uploaded file that has this suffix. The request is never sent twice.
+        """Publish an uploaded file with this suffix. The request is never repeated.
 
         Returns:
-            The id of the job.
+            The id of the server's job.
 
         Raises:
-            RefusedError, NotAcceptedError: the server refused the request; nothing happened.
+            RefusedError, NotAcceptedError: the server refused the request, which had no effect.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
         item = TSC.DatasourceItem(project_id, name=name)
@@ -314,7 +319,8 @@ class TableauSite:
             "uploadSessionId": upload,
             "datasourceType": suffix.removeprefix("."),
             **({} if mode is PublishMode.CREATE else {mode.value: "true"}),
-            # Publish as a job: after an interruption, the next refresh can ask about jobs only.
+            # Let the server publish as a job: after an interruption, the next refresh can ask for
+            # it.
             "asJob": "true",
         }
         # TSC's own call would upload the file again.
@@ -340,23 +346,26 @@ class TableauSite:
         request_id: str,
         connection: str | None = None,
     ) -> str | None:
-        """Send a batch of actions, which the server applies once, as a whole or not at all.
+        """Send a batch of actions. The server applies the batch once, as a whole or not at all.
 
         Args:
             batch: the body of the request, a JSON object with the list "actions".
-            upload: the id of the uploaded `.hyper` file with the tables that the actions name.
-            request_id: the id of the request; the server ignores an id that it has already seen.
-            connection: the id of the connection to update, if the data source has several.
+            upload: the id of the uploaded `.hyper` file, which has the tables that the actions
+                name.
+            request_id: the id of the request. The server ignores a request if it has seen the id
+                before.
+            connection: the id of the connection to update, if the data source has several
+                connections.
 
         Returns:
-            The id of the job; None if the server reports none, which may happen if it has
-            received this request before.
+            The id of the server's job; None if the server names no job. This may happen if the
+            server has received the same request before.
 
         Raises:
-            NoUpdatesError: the server does not let this user update this data source.
-            BusyError: another job is changing the data source.
-            RefusedError, NotAcceptedError: the server refused the request for another reason. In
-                these four cases, nothing happened.
+            NoUpdatesError: this user may not update this data source. Nothing happened.
+            BusyError: another job is changing the data source. Nothing happened.
+            RefusedError, NotAcceptedError: the server refused the request for another reason.
+                Nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
         self.tsc.assert_at_least_version(_FIRST_WITH_UPDATES, "Updating data")
@@ -386,11 +395,12 @@ class TableauSite:
         )
 
     def job(self, job_id: str) -> Job | NoJob:
-        """Return a job, or why the server does not show it."""
+        """Return a job, or the reason why the server does not show the job."""
         try:
             return self._job(job_id)
         except SignInError:
-            # Servers before 2025.1 wrongly say this to connected apps; `ask` raises if it is true.
+            # Servers before 2025.1 wrongly answer connected apps that the session has ended. If the
+            # session has really ended, `ask` raises an error here.
             self.ask("Looking for data sources", partial(rest.probe, self.tsc))
             return NoJob.HIDDEN
 
@@ -408,7 +418,7 @@ class TableauSite:
 
     def may_read_jobs(self) -> bool:
         """Return whether this user may ask for jobs by id."""
-        # The server refuses users who may not ask, even if the id never existed.
+        # Ask for a job that never existed: the server refuses a user without the right even then.
         return self.job("00000000-0000-4000-8000-000000000000") is not NoJob.HIDDEN
 
     def jobs(
@@ -416,18 +426,20 @@ class TableauSite:
     ) -> Sequence[Job] | None:
         """Return the jobs that may publish or update data sources with this name, in any project.
 
-        Return None if that is unknown: this user may not list the jobs of the site (usually, only
-        administrators may), or a job may be of any name (see `job_list.jobs_possibly_of`).
+        Return None if these jobs are unknown. Usually, only administrators may list the jobs of a
+        site. And an unfinished job without a title may belong to any data source (see
+        `job_list.jobs_possibly_of`).
 
         Args:
-            since: a time of the server's clock; jobs created earlier are left out.
-            words: the kind of job for each word that this site has been seen to use.
+            since: a time of the server's clock; the result lacks jobs that were created earlier.
+            words: the kind of job for each word that earlier refreshes found in the list of this
+                site.
         """
         items = self._listed_jobs(since)
         return None if items is None else job_list.jobs_possibly_of(name, items, words)
 
     def words_of_jobs(self, *, since: datetime) -> Mapping[str, str] | None:
-        """Return the server's word for the kind of each job id; None if we may not list jobs."""
+        """Return the server's words for kinds of jobs, by job id; None if we may not list jobs."""
         items = self._listed_jobs(since)
         return items if items is None else {str(item.id): item.type or "" for item in items}
 
@@ -440,8 +452,9 @@ class TableauSite:
         return None
 
     def cancel(self, job_id: str) -> bool:
-        """Cancel a job; return whether it certainly will never take effect."""
-        # Ignore a refusal: the job may have ended, or not be ours. Only the job's status counts.
+        """Cancel a job; return whether the job is now certain to have no effect."""
+        # Ignore a refusal: the job may have ended, or belong to another user. Only its status
+        # counts.
         with suppress(RefusedError, SignInError):
             self.ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
@@ -461,7 +474,8 @@ class TableauSite:
         endpoint = self.tsc.datasources
         for tag in tags:
             try:
-                # Before 0.42, TSC does not quote "/" in a tag, and stops at a missing tag.
+                # Avoid TSC's own call: before 0.42, it does not quote "/" in a tag, and stops at a
+                # missing tag.
                 endpoint.delete_request(f"{endpoint.baseurl}/{luid}/tags/{quote(tag, safe='')}")
             except TSC.ServerResponseError as error:
                 if error.code != _TAG_NOT_FOUND:
@@ -469,15 +483,16 @@ class TableauSite:
 
     @_server_call('Renaming or moving the data source to "{name}"', remedies=MOVE_REMEDIES)
     def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
-        """Rename a data source, or move it to another project, or both; change nothing else.
+        """Give a data source this name and project; change nothing else.
 
         Raises:
-            RefusedError: the name is taken in that project, or this user lacks permission.
+            RefusedError: the name is taken in the project, or this user lacks permission.
         """
         endpoint = self.tsc.datasources
         current = endpoint.get_by_id(luid)
-        # The server keeps what a request does not name. TSC's own call would also set the owner,
-        # which not every user may do. TSC always sends a certification, so send the current one.
+        # The server keeps all values that a request does not name. Avoid TSC's own call: it would
+        # also set the owner, which not every user may do. TSC always sends a certification, so send
+        # the current certification.
         moved = TSC.DatasourceItem(project_id, name=name)
         moved.certified = bool(current.certified)
         moved.certification_note = current.certification_note
@@ -491,22 +506,23 @@ class TableauSite:
         """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
 
         Args:
-            limit: the most bytes to download; by default, derived from the size on the server.
+            limit: the largest allowed download in bytes; by default, derived from the size on the
+                server.
 
         Raises:
             RefusedError: this user lacks permission.
-            RefreshError: the file is larger, or the download takes too long.
+            RefreshError: the file is larger than the limit, or the download takes too long.
         """
         if limit is None:
             size = packages.megabytes_of(self.tsc, luid)
-            # The size is rounded, and may be the size of the packed or of the unpacked file.
+            # The server rounds the size. It may be the size of the packed or of the unpacked file.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
         with packages.open_content(self.tsc, luid, limit=limit) as answer:
             return packages.save_content(answer, folder / "content")
 
     @_server_call("Asking for the size of data source {luid}")
     def megabytes(self, luid: str) -> int | None:
-        """Return the size in units of 2^20 bytes, rounded; None if the server hides it."""
+        """Return the rounded size in units of 2^20 bytes; None if the server hides the size."""
         return packages.megabytes_of(self.tsc, luid)
 
     @_server_call("Deleting data source {luid}")
@@ -520,9 +536,9 @@ class TableauSite:
 
     @_server_call("Reading the metadata of data source {luid}")
     def metadata(self, luid: str) -> Metadata:
-        """Download a data source up to the end of its `.tds`, and read the `.tds`."""
+        """Download a data source up to the end of the `.tds`; return the metadata in the `.tds`."""
         try:
-            # Even with extract=False, servers send a package, perhaps with data: accept any size.
+            # Even with extract=False, servers send a package, perhaps with rows: accept any size.
             with packages.open_content(self.tsc, luid, limit=_ANY_SIZE, extract=False) as answer:
                 tds = read_tds(answer.iter_content(_PIECE), limit=LARGEST)
             return read_metadata(tds)
@@ -535,20 +551,20 @@ class TableauSite:
     def count(
         self, luid: str, keys: Mapping[str, str | None], *, fresh: bool = False
     ) -> Mapping[str, int]:
-        """Let the server count the rows of tables; return the number for each table name.
+        """Let the server count the rows of tables; return the numbers by table name.
 
-        A number may be too low, but never too high: the server counts only rows that this user may
-        see and that pass the data source's own filters.
+        A number may be too low, but never too high. The server counts only the rows that this user
+        may see, and that pass the data source's own filters.
 
         Args:
-            keys: for each table in the published file, a column that holds no NULL; None if no
-                such column is known.
+            keys: for each table in the published file, a column without NULL; None if no such
+                column is known.
             fresh: whether to bypass the server's caches.
 
         Raises:
             RefreshError: the server cannot count, or does not let this user ask.
         """
-        # Without this right, the server would answer as if the session had ended.
+        # Do not ask without this right: the server would answer that the session has ended.
         if not self.may_count:
             raise RefreshError(
                 "the token of the connected app lacks the scope tableau:viz_data_service:read; "
@@ -563,7 +579,7 @@ class TableauSite:
         *,
         remedies: Mapping[str, str] = MappingProxyType({}),
     ) -> _T:
-        """Translate the errors of a call, and renew the session once if it has ended.
+        """Run a call and translate its errors. If the session has ended, renew it and call again.
 
         Args:
             doing: what the call does, for messages.
@@ -577,14 +593,14 @@ class TableauSite:
                 if error.code not in SESSION_GONE:
                     raise
                 self._renew_session(used, error)
-                # Without a session the server does nothing, so the call cannot take effect twice.
+                # The server has refused the first attempt, so the call cannot take effect twice.
                 return call()
 
     def _renew_session(self, used: str | None, error: TSC.FailedSignInError) -> None:
         """Sign in again, unless another thread has done so since the call with the token `used`.
 
         Raises:
-            FailedSignInError: the session is alive, so that this error has another cause.
+            FailedSignInError: the session is alive, so the error of the call has another cause.
         """
         with self._signing_in:
             if self.tsc.auth_token != used:

@@ -1,9 +1,9 @@
-"""The parts of the Tableau Server Client (TSC) that we use, but that its documentation omits.
+"""List the undocumented parts of the Tableau Server Client (TSC) that we use.
 
-If TSC has no call for a request, we use methods of its endpoints that send requests, such as
-`get_request`, and then read its items from the answer by their method `from_response`.
-`tableau_pipeline_tests/publishing/test_tsc_internals.py` tries each of these parts, so that a
-failing test names the part that an upgrade of TSC broke.
+If TSC has no call for a request, we send the request by a method of a TSC endpoint, such as
+`get_request`. Then we make TSC items from the answer by their method `from_response`.
+`tableau_pipeline_tests/publishing/test_tsc_internals.py` tests each part by itself. If an upgrade
+of TSC breaks a part, the failing test names the part.
 """
 
 from tableauserverclient.server import RequestFactory

@@ -1,4 +1,4 @@
-"""Upload a file in blocks, which one later request can use."""
+"""Upload a file in blocks, for the one request that will use the upload."""
 
 import gc
 import logging
@@ -20,24 +20,25 @@ from tableau_pipeline.publishing.tsc_internals import RequestFactory
 from tableau_pipeline.rendering import megabytes
 
 _VARIABLE = "TSC_CHUNK_SIZE_MB"
-# TSC measures blocks in units of 2^20 bytes. Everywhere else, MB means 10^6 bytes.
+# TSC measures blocks in units of 2^20 bytes. In our own messages, MB means 10^6 bytes.
 _CLIENT_MEGABYTE = 2**20
 _MOST_BLOCKS = 1000
-# The usual size of a block in units of 2^20 bytes. TSC's default is 50, but there are several
-# copies of a block in memory while it is sent.
+# The usual size of a block in units of 2^20 bytes. TSC's default is 50. We use less, because
+# several copies of a block are in memory during an upload.
 _USUAL_BLOCK = 16
-# In the same units: a request may have 64 of them, and contains more than the block.
+# The largest size of a block in units of 2^20 bytes. A request may have 64 units, and has other
+# parts than the block.
 _LARGEST_BLOCK = 63
-# Blocks under way at once, and how often each is sent before the upload fails.
+# How many blocks are sent at once, and how often we try to send a block.
 _AT_ONCE, _ATTEMPTS = 4, 3
 
 
 def block_size(size: int) -> int:
-    """Return the block size in bytes for a file of this many bytes.
+    """Return the size of blocks for a file; both sizes are in bytes.
 
     Raises:
-        RefusedError: the file needs larger blocks than Tableau allows, or than TSC_CHUNK_SIZE_MB
-            sets; or that variable is not a positive whole number.
+        RefusedError: the file needs larger blocks than Tableau allows, or than the variable
+            TSC_CHUNK_SIZE_MB sets. Or the variable is not a positive whole number.
     """
     needed = -(-size // (_MOST_BLOCKS * _CLIENT_MEGABYTE))
     if needed > _LARGEST_BLOCK:
@@ -63,10 +64,10 @@ def upload_file(
     """Upload a file; return the id of the upload.
 
     Args:
-        ask: carries out a call, and translates its errors.
-        in_any_order: whether the site is known to put numbered blocks in order. Then several are
-            sent at once, and a block whose answer is lost is sent again. A site that ignores the
-            numbers would store the blocks as they come.
+        ask: a function that runs a call and translates its errors, such as `TableauSite.ask`.
+        in_any_order: whether the site is known to put numbered blocks in order. If it is, several
+            blocks are sent at once, and a block is sent again if its answer is lost. A site that
+            ignores the numbers would store the blocks in the order of arrival.
     """
     size, sent = file.stat().st_size, 0
     largest = block_size(size)
@@ -95,20 +96,20 @@ class _Upload:
     log: logging.Logger
 
     def one_by_one(self, numbered: Iterator[tuple[int, bytes]]) -> Iterator[int]:
-        """Send the blocks in their order; yield the size of each."""
+        """Send the blocks one after the other; yield the size of each block."""
         for _, block in numbered:
             self.ask(partial(self._put, block))
-            # Response and request reference each other, which keeps the block in memory.
+            # The response and the request reference each other, so the block would stay in memory.
             gc.collect(1)
             yield len(block)
 
     def at_once(self, numbered: Iterator[tuple[int, bytes]]) -> Iterator[int]:
-        """Send several numbered blocks at a time, each in a thread; yield the size of each."""
+        """Send several numbered blocks at once, each in a thread; yield the size of each block."""
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             under_way: set[Future[int]] = set()
             for number, block in numbered:
                 under_way.add(threads.submit(self._put_again, block, number))
-                # Read no more of the file than can be sent now.
+                # Read further blocks of the file only when a thread is free.
                 while len(under_way) >= _AT_ONCE:
                     done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                     yield from (sent.result() for sent in done)
@@ -116,7 +117,7 @@ class _Upload:
             yield from (sent.result() for sent in under_way)
 
     def _put_again(self, block: bytes, number: int) -> int:
-        """Send a block, and again if its answer is lost; return its size."""
+        """Send a block, and send it again if the answer is lost; return the size of the block."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self.ask(partial(self._put, block, number))
@@ -126,8 +127,8 @@ class _Upload:
                     raise
                 self.log.warning("No answer to block %s of an upload: sending it again", number)
             except RefusedError:
-                # A server that has the block may refuse it when it comes again. If it lacks the
-                # block, it refuses the file.
+                # The first attempt may have arrived, and the server may refuse the repetition: go
+                # on. If the block is missing, the server will refuse the whole file.
                 if attempt == 1:
                     raise
                 break
