@@ -316,7 +316,7 @@ def set_permissions(site: TableauSite, luid: str, rules: Rules, *, remove: Rules
     ]
 
     def change() -> None:
-        # Remove first: the server ignores a new rule for a capability that already has one.
+        # Remove first: if a capability has a rule already, the server ignores a new rule for it.
         for (group, capability), mode in remove.items():
             try:
                 endpoint.delete_request(f"{url}/groups/{group}/{capability}/{mode}")

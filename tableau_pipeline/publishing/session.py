@@ -89,7 +89,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedApp:
-    """Direct trust: Tableau accepts a token that the connected app signs for `username`.
+    """A connected app with direct trust: Tableau accepts a token that it signs for `username`.
 
     Attributes:
         counts: whether the session may ask the server to count rows.

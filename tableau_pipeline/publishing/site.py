@@ -319,8 +319,8 @@ class TableauSite:
             "uploadSessionId": upload,
             "datasourceType": suffix.removeprefix("."),
             **({} if mode is PublishMode.CREATE else {mode.value: "true"}),
-            # Let the server publish as a job: after an interruption, the next refresh can ask for
-            # it.
+            # Ask for a job: after an interruption, the next refresh can find out the status of the
+            # job.
             "asJob": "true",
         }
         # TSC's own call would upload the file again.
@@ -358,8 +358,8 @@ class TableauSite:
                 connections.
 
         Returns:
-            The id of the server's job; None if the server names no job. This may happen if the
-            server has received the same request before.
+            The id of the server's job; None if the server names no job. The server may name no job
+            if it has received the same request before.
 
         Raises:
             NoUpdatesError: this user may not update this data source. Nothing happened.

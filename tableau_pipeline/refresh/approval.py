@@ -1,4 +1,4 @@
-"""Approvals: which refreshes a person has approved, by their kind and bounds, not by their rows."""
+"""Approvals of refreshes by a person. An approval limits the kind and size of a refresh."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -13,7 +13,7 @@ from tableau_pipeline.refresh.plan_file import PlanEntry
 
 
 class MetadataChange(Frozen):
-    """A value of metadata that a refresh sets; None stands for no value."""
+    """A value of metadata that a refresh sets, before and after; None means that there is none."""
 
     path: FieldPath
     before: str | None = None
@@ -21,21 +21,23 @@ class MetadataChange(Frozen):
 
 
 class Approval(PlanEntry):
-    """What one data source may become, once its declaration is the approved one.
+    """What a refresh of one data source may do, if the declaration is as approved.
 
-    Rows come and go with each run of the models, so an approval limits them only by its bounds.
+    An approval does not depend on exact rows, because each run of the models changes them. It only
+    limits how many rows may change.
 
     Attributes:
-        kind: what was planned. Only PUBLISH lets a refresh publish in full.
+        kind: the kind of the planned refresh. A refresh may publish in full only with PUBLISH.
         moves: "rename" or "move", if the refresh may do so.
-        columns: the columns of each table; None if they were not known. A refresh must leave the
-            published columns as they are, or change them to these.
+        columns: the planned columns of each table; None if they were not known. A refresh must
+            either keep the published columns, or publish exactly the planned columns.
         metadata: the changes of metadata that the refresh may make.
-        max_change: how many rows may come, go or change, in percent of the published rows of each
-            table; None for any number.
-        max_shrink: how many rows fewer a table may have, likewise.
-        accept: the refusals that are approved, too.
-        by: who approved it.
+        max_change: how many rows of each table may come, go or change, in percent of its published
+            rows; None for any number.
+        max_shrink: how many rows each table may lose, in percent of its published rows; None for
+            any number.
+        accept: the refusals that the refresh may accept.
+        by: the person who approved the refresh.
     """
 
     listed_as: ClassVar = "approvals"
@@ -51,7 +53,7 @@ class Approval(PlanEntry):
 
 
 def metadata_changes(merge: Merge | None) -> tuple[MetadataChange, ...]:
-    """Return the values that a merge sets, with the values that they replace."""
+    """Return the values that a merge sets, each with the value that it replaces."""
     if merge is None:
         return ()
     return tuple(
@@ -65,7 +67,7 @@ def unapproved_columns(
     published: Mapping[str, Sequence[Column]],
     desired: Mapping[str, Sequence[Column]],
 ) -> list[str]:
-    """Return the tables whose columns would change, but not to the approved ones."""
+    """Return the tables whose columns would change to columns that are not approved."""
     return [
         table
         for table, columns in desired.items()

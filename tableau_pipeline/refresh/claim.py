@@ -1,4 +1,4 @@
-"""Allow one refresh of a data source at a time, by means of claims in the journal."""
+"""Let only one refresh of a data source run at a time, by claims in the journal."""
 
 import logging
 import random
@@ -12,7 +12,7 @@ from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Distrust, Doubt
 
-# The shortest and the longest pause between two looks at another refresh, in seconds.
+# The shortest and the longest pause before we look again at another refresh, in seconds.
 _PAUSE = (1.0, 5.0)
 
 
@@ -21,7 +21,7 @@ class HeldClaim:
     """The claim of a running refresh.
 
     Attributes:
-        history: the records up to the newest one that this refresh has written or seen.
+        history: the records, up to the newest record that this refresh has written or read.
     """
 
     claim: Claim
@@ -31,16 +31,20 @@ class HeldClaim:
 
     @property
     def number(self) -> int:
-        """The number of the refresh."""
+        """The number of this refresh in the history of its data source."""
         return self.claim.refresh
 
     def close(
         self, checkpoint: Checkpoint | None = None, *, failure: Failure | None = None
     ) -> None:
-        """End the claim; record the checkpoint if the refresh was completed, else why it was not.
+        """End the claim, and record how the refresh ended.
+
+        Args:
+            checkpoint: the checkpoint that the refresh reached; None if it was not completed.
+            failure: why the refresh was not completed; None if no error was raised.
 
         Raises:
-            OvertakenError: as `append`.
+            OvertakenError: see `append`.
         """
         self.is_closed = True
         self.append(
@@ -54,10 +58,11 @@ class HeldClaim:
         )
 
     def append(self, record: Record) -> None:
-        """Store a record while the claim holds.
+        """Store a record if this refresh still has the claim.
 
         Raises:
-            OvertakenError: another refresh has claimed the data source since; nothing was stored.
+            OvertakenError: another refresh has claimed the data source in the meantime. Nothing was
+                stored.
         """
 
         def make(history: History) -> Record:
@@ -67,15 +72,17 @@ class HeldClaim:
         self._store(make)
 
     def report(self, intent: Intent) -> None:
-        """Store what became of a request of this refresh, even if it no longer has the claim."""
+        """Store the outcome of a request, even if this refresh no longer has the claim."""
         self._store(lambda _: intent)
 
     def check_fence(self) -> None:
-        """Check that the claim still holds. Call it right before anything that takes effect.
+        """Check that this refresh still has the claim.
+
+        Call this function right before each step that takes effect.
 
         Raises:
-            OvertakenError: another refresh has claimed the data source since. This happens, for
-                example, if the run was terminated in Dagster but its process went on.
+            OvertakenError: another refresh has claimed the data source in the meantime. For
+                example, a user terminated the run in Dagster, but its process continued.
         """
         with _no_refusal():
             history = self.journal.latest(self.history)
@@ -83,10 +90,10 @@ class HeldClaim:
         self.history = history
 
     def may_be_overtaken(self) -> bool:
-        """Whether it is unknown if the claim still holds, because the records cannot be read.
+        """Whether this refresh may have lost the claim, because the records cannot be read.
 
         Raises:
-            OvertakenError: as `check_fence`.
+            OvertakenError: see `check_fence`.
         """
         try:
             self.check_fence()
@@ -97,14 +104,15 @@ class HeldClaim:
         return False
 
     def check_effect(self, intent: Intent) -> None:
-        """Check that the claim held until a request took effect; call this afterwards.
+        """Check, after a request took effect, that this refresh still has the claim.
 
-        Nothing can stop a process that is paused between `check_fence` and its request. When
-        that process goes on, its rows may land on the rows of another refresh.
+        A process may be paused between `check_fence` and its request. When it continues, its rows
+        may replace the rows of another refresh.
 
         Raises:
-            OvertakenError: another refresh has claimed the data source since. No update will build
-                on what that refresh has left.
+            OvertakenError: another refresh has claimed the data source in the meantime. The next
+                refresh publishes in full, because this request may have changed the rows of the
+                other refresh.
         """
         try:
             self.check_fence()
@@ -116,7 +124,8 @@ class HeldClaim:
                 "distrust": Distrust(Doubt.OTHERS, reason),
             }
             late = intent.model_copy(update=fields)
-            # Number this record above the later refresh, whose checkpoint would otherwise hide it.
+            # Give this record a higher number than the later refresh: otherwise, the checkpoint of
+            # that refresh would hide this record.
             self.journal.append(
                 lambda history: late.model_copy(update={"refresh": history.refresh + 1}),
                 after=self.journal.history(),
@@ -131,8 +140,8 @@ class HeldClaim:
             self.history = self.journal.append(make, after=self.history)
 
     def _check(self, history: History) -> None:
-        # Compare the claim, not its owner: what a later refresh sent must not be undone, even if
-        # that refresh has ended. If a user removed the records, another refresh is free to send.
+        # Compare the claim, not its owner. Even if a later refresh has ended, its rows must stay.
+        # If a user has removed the records, another refresh may be sending.
         if history.claim and history.claim.id == self.claim.id:
             return
         if history.claim:
@@ -146,7 +155,7 @@ class HeldClaim:
 
 @contextmanager
 def _no_refusal() -> Generator[None]:
-    """Turn refusals into errors: a refused refresh has sent nothing, but this one may have sent."""
+    """Turn refusals into errors: a refusal would mean that this refresh has sent nothing."""
     try:
         yield
     except RefusedError as error:
@@ -165,8 +174,8 @@ def claimed(
     """Claim a data source while the block runs.
 
     Args:
-        what: how messages name the data source.
-        timeout: seconds to wait for another refresh to end.
+        what: the name of the data source in messages.
+        timeout: how many seconds to wait for the end of another refresh.
 
     Raises:
         RefreshError: another refresh has not ended within `timeout`.
@@ -180,7 +189,8 @@ def claimed(
             failure = Failure.of(error)
             raise
         finally:
-            # A claim left open after an error would block later refreshes until this process ends.
+            # Close the claim even after an error: an open claim would block later refreshes until
+            # this process ends.
             if not claim.is_closed:
                 _close(claim, failure, log)
 
@@ -191,7 +201,7 @@ def _close(claim: HeldClaim, failure: Failure | None, log: logging.Logger) -> No
     except OvertakenError:
         pass
     except (OSError, RefreshError) as error:
-        # Do not hide the error of the refresh, which says what to do.
+        # Do not hide the error of the refresh: its message names the remedy.
         if failure is None:
             raise
         log.warning("The claim stays open until this process ends: %s", error)
@@ -211,7 +221,7 @@ def _wait_for_claim(
             claim = Claim(refresh=history.refresh + 1, owner=journal.owner)
             if created := journal.create(claim, after=history):
                 return HeldClaim(claim, created, journal)
-            # Another process was faster. Its record shows whether that was a claim.
+            # Another process has stored a record first. Read it: it may be a claim.
             history = journal.latest(history)
             continue
         if not is_logged:
@@ -231,14 +241,14 @@ def _wait_for_claim(
 
 
 def name_of(claim: Claim) -> str:
-    """Return how messages name the refresh with a claim: its run, or its process and host."""
+    """Return the name of a claim's owner for messages: a run, or a process and its host."""
     return claim.owner.label or f"run {claim.owner.run_id}"
 
 
 def live_claim(history: History, journal: StoredJournal) -> Claim | None:
     """Return the open claim of another step that may still run; None if there is none.
 
-    A step refreshes only one data source, so a claim of this step belongs to no other refresh.
+    A claim of this step itself does not count, because a step runs only one refresh.
     """
     claim = history.claim
     if claim is None or claim.owner == journal.owner or journal.has_ended(claim):

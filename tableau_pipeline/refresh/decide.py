@@ -1,4 +1,4 @@
-"""Decide what a refresh does: first from the facts, then from the size of an update."""
+"""Decide what a refresh does: first by the facts, then by the size of an update."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,16 +26,17 @@ _HOW_TO_OVERWRITE = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may ask of one refresh.
+    """What a user asks of one refresh.
 
     Attributes:
-        full: publish everything, even if nothing changed.
+        full: publish the full file, even if nothing changed.
         metadata_only: bring the metadata up to date, and keep the rows of the last refresh.
-        accept: what to accept once instead of refusing it.
-        by: the user to record for what is accepted; "" for the run or script itself.
-        to: publish the rows and metadata of this checkpoint again; None to publish the models.
-        approval: refuse what lies outside of it; None for no approval.
-        saved: carry out this plan, or refuse; None for a new plan.
+        accept: the refusals to accept, in this refresh only.
+        by: the user who accepts, for the records; "" for the run or script itself.
+        to: the checkpoint whose rows and metadata to publish again; None to publish the models.
+        approval: the approval that limits the refresh; None for no limits. A refresh beyond it is
+            refused.
+        saved: the saved plan to carry out; None for a new plan. A refresh that differs is refused.
     """
 
     full: bool = False
@@ -49,7 +50,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class NoChange:
-    """The data source already holds what it should."""
+    """Send nothing: the data source already has the desired content."""
 
     reason: str
     decision: ClassVar = "no change"
@@ -57,7 +58,7 @@ class NoChange:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """These tables differ from the checkpoint; the size of their update decides what is sent."""
+    """Some tables differ from the checkpoint. The size of their update decides what is sent."""
 
     tables: tuple[str, ...]
     checkpoint: Checkpoint
@@ -65,11 +66,11 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class UpdateTables:
-    """Send the tables that changed.
+    """Update the tables that changed.
 
     Attributes:
-        tables: for each table, the reason to send it whole; None to send only what changed.
-        pieces: the number of consecutive updates that carry the changes.
+        tables: for each table, the reason to send all its rows; None to send only the changed rows.
+        pieces: the number of updates into which the changes are split.
     """
 
     tables: Mapping[str, str | None]
@@ -83,8 +84,8 @@ class Publish:
     """Publish the full file.
 
     Attributes:
-        merged: whether the file brings the metadata of the server, with the declared values set in
-            them.
+        merged: whether the file includes the metadata of the server, with the declared values set
+            in them.
     """
 
     mode: PublishMode
@@ -99,18 +100,18 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Do nothing, for these reasons."""
+    """Send nothing, because of these refusals."""
 
     refusals: tuple[Refusal, ...]
     decision: ClassVar = Status.REFUSED
 
     @property
     def reason(self) -> str:
-        """What is wrong and what to decide, one line for each refusal."""
+        """One line for each refusal: what is wrong, and what a user can do."""
         return in_words(self.refusals)
 
 
-# Each class has a `decision` in a few words, and a `reason`.
+# Each class has a `decision`, which is a few words, and a `reason`.
 Plan = NoChange | UpdateTables | Publish | Refuse
 
 
@@ -119,10 +120,11 @@ class Facts:
     """All facts that a decision depends on.
 
     Attributes:
-        desired: what each table is to hold.
-        differences: how the published tables differ from the declared ones, if another user or key
-            published them; () if the data source is ours.
-        metadata: what becomes of the metadata on the server; None if there is none to keep or set.
+        desired: the desired content of each table.
+        differences: how the published tables differ from the declared tables, if another user or
+            key published them; () if the data source is ours.
+        metadata: the merge of the declared metadata into the metadata on the server; None if there
+            is no metadata to keep or set.
         rejected: for each model, the checks that rejected its newest rows.
     """
 
@@ -135,24 +137,24 @@ class Facts:
 
     @property
     def columns(self) -> Mapping[str, tuple[Column, ...]]:
-        """The columns that each table is to have."""
+        """The desired columns of each table."""
         return columns_of(self.desired)
 
     @property
     def edits(self) -> str:
-        """What is to change in the metadata, in words; "" if nothing is."""
+        """The changes of metadata, in words; "" if nothing changes."""
         return self.metadata.phrase if self.metadata else ""
 
     def keeps_metadata(self, options: Options) -> bool:
         """Whether an overwrite keeps the metadata of the server."""
         if self.metadata is None or self.metadata.problem:
             return False
-        # accept: [overwrite] drops users' edits; without edits, there is nothing to drop.
+        # accept: [overwrite] drops users' edits. Keep the metadata if no user has edited them.
         return Accept.OVERWRITE not in options.accept or not self.base.is_edited
 
 
 def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Refuse:
-    """Decide how to make the data source hold the desired content, as the facts allow."""
+    """Decide how to bring the desired content into the data source."""
     base, checkpoint = facts.base, facts.base.checkpoint
     if refusal := _refusal(facts, options):
         return refusal
@@ -164,7 +166,7 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
     if overwrite := _overwrite_of_ours(facts, options):
         return overwrite
     if checkpoint is None:
-        # Mode Replace keeps the metadata, which users may have edited.
+        # Use mode Replace, which keeps users' edits of the metadata.
         reason = base.distrust or "no record shows what it holds"
         return Publish(PublishMode.REPLACE, f"full publish: {reason}")
     if reason := _reason_in_full(facts, checkpoint, options):
@@ -188,17 +190,19 @@ def decide(facts: Facts, options: Options) -> NoChange | Changed | Publish | Ref
 
 
 def _overwrite_of_ours(facts: Facts, options: Options) -> Publish | None:
-    """Return an overwrite of our own data source; None if its metadata may stay."""
+    """Return an overwrite of our own data source; None if the published metadata may stay."""
     base = facts.base
     if changes := _metadata_misfits(facts):
         merged = facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {changes[0]}", merged=merged)
-    # By itself, accept: [overwrite] only permits an overwrite that is needed for another reason.
+    # Overwrite only if the user asks for a full publish, or if the content is unknown. Otherwise,
+    # accept: [overwrite] permits overwrites, but does not ask for one.
     if Accept.OVERWRITE in options.accept and (options.full or base.checkpoint is None):
         return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if facts.edits:
         reason = "; ".join(filter(None, [str(base.distrust or ""), facts.edits]))
-        # If metadata are merged unasked, a user's field may keep a formula that refers to nothing.
+        # Merge the metadata even with accept: [overwrite], as long as every field of a user stays
+        # valid.
         merged = not (facts.metadata and facts.metadata.broken) or facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {reason}", merged=merged)
     return None
@@ -210,7 +214,7 @@ def _takeover(facts: Facts, options: Options) -> Publish:
     how = "accept: takeover" if has_key else "adopt"
     reason = f"first publish: takes over the data source ({how}), which has"
     if facts.differences:
-        # Overwrite the metadata, which describe other tables and would not fit ours.
+        # Overwrite the metadata: they describe other tables, and would not fit our tables.
         reason = f"{reason} other tables: {', '.join(facts.differences)}"
         return Publish(PublishMode.OVERWRITE, reason, merged=facts.keeps_metadata(options))
     reason = f"{reason} the same tables and columns"
@@ -222,7 +226,7 @@ def _takeover(facts: Facts, options: Options) -> Publish:
 
 
 def _refusal(facts: Facts, options: Options) -> Refuse | None:
-    """Return the reasons to do nothing, the most important first; None if there are none."""
+    """Return the refusals, the most important first; None if nothing is refused."""
     declaration, base = facts.declaration, facts.base
     if refusal := ownership_refusal(declaration, base, options):
         return Refuse((refusal,))
@@ -230,7 +234,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
     if Accept.CHECKS not in options.accept:
         tables = base.checkpoint.tables if base.checkpoint else {}
         checks = check_problems(facts.desired, tables, facts.rejected)
-    # If a user deleted the data source from the server, it may come back with fewer rows.
+    # If a user has deleted the data source, nothing is published, so the new rows may be fewer.
     published = base.rows if base.exists else {}
     guards = size_problems(declaration, facts.desired, published, accept=options.accept)
     schema: list[Refusal] = []
@@ -256,7 +260,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
                 "server",
             )
         ]
-    # Ask about an overwrite last, because a refused schema change needs no overwrite.
+    # Check for an overwrite last: if the schema change is refused, nothing is overwritten.
     if not problems and Accept.OVERWRITE not in options.accept:
         problems = _dropped(facts)
     if not problems:
@@ -265,7 +269,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
 
 
 def ownership_refusal(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
-    """Return why the data source must not be changed; None if it may be changed."""
+    """Return a refusal if we must not change the data source, because of its owner or its name."""
     if base.ownership is None:
         return None
     takeover = Accept.TAKEOVER in options.accept
@@ -274,11 +278,11 @@ def ownership_refusal(declaration: Declaration, base: Base, options: Options) ->
 
 
 def _dropped(facts: Facts) -> list[Refusal]:
-    """Refuse an overwrite that would drop users' edits; [] if it drops none."""
+    """Return a refusal if an overwrite is needed, and would drop users' edits; [] otherwise."""
     base, metadata = facts.base, facts.metadata
     if not base.is_edited:
         return []
-    # Collect the reasons for an overwrite that cannot keep all edits.
+    # Collect the reasons for an overwrite that drops edits.
     if metadata is None or metadata.problem:
         changes = [*facts.differences] if not base.is_ours else _metadata_misfits(facts)
     else:
@@ -299,7 +303,7 @@ def _dropped(facts: Facts) -> list[Refusal]:
 
 
 def _metadata_misfits(facts: Facts) -> list[str]:
-    """Return phrases for why the published metadata would not fit the tables; [] if it fits."""
+    """Return phrases for how the published metadata would not fit the tables; [] if they fit."""
     checkpoint, metadata, changes = facts.base.checkpoint, facts.base.metadata, []
     if checkpoint:
         changes = [*schema_changes(facts.columns, columns_of(checkpoint.tables))]
@@ -309,12 +313,12 @@ def _metadata_misfits(facts: Facts) -> list[str]:
         changes.append("the published data source has no .hyper file")
     if changes or metadata is None or metadata.columns is None:
         return changes
-    # According to our records it fits, but another user may have overwritten it.
+    # By our records the metadata fit, but another user may have overwritten the data source.
     columns = _published_columns(facts, facts.desired)
     phrase = 'the published metadata lacks the column "{}" of "{}"'
     changes = [phrase.format(column, table) for table, column in sorted(columns - metadata.columns)]
     if facts.base.distrust:
-        # A recorded overwrite may not have taken effect, so the metadata may have old tables.
+        # An overwrite in our records may not have taken effect: the metadata may have old tables.
         gone = {table for table, _ in metadata.columns} - {table for table, _ in columns}
         phrase = 'the published metadata has the table "{}", which is gone'
         changes += [phrase.format(table) for table in sorted(gone)]
@@ -322,7 +326,7 @@ def _metadata_misfits(facts: Facts) -> list[str]:
 
 
 def _published_columns(facts: Facts, tables: Mapping[str, TableContent]) -> set[tuple[str, str]]:
-    """Return pairs of a published table name and a column name."""
+    """Return each column as a pair of the published name of its table and the column's name."""
     name_of = facts.declaration.published_name
     return {
         (name_of(name), column.name) for name, table in tables.items() for column in table.columns
@@ -332,7 +336,7 @@ def _published_columns(facts: Facts, tables: Mapping[str, TableContent]) -> set[
 def _foreign_columns(facts: Facts) -> list[str]:
     """Return a phrase for each column that another user has added."""
     base = facts.base
-    # In unedited metadata, other columns come from the server, and are not users' edits.
+    # If no user has edited the metadata, the server has added the other columns itself.
     if base.metadata is None or base.metadata.columns is None or not base.is_edited:
         return []
     published = base.checkpoint.tables if base.checkpoint else {}
@@ -348,10 +352,10 @@ def _foreign_columns(facts: Facts) -> list[str]:
 
 
 def _reason_in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> str | None:
-    """Why the whole file must be sent instead of an update; None if an update may be sent."""
+    """Return why a refresh must send the full file; None if it may send an update."""
     if facts.base.distrust:
         return str(facts.base.distrust)
-    # Updates refer to columns by name, but row hashes depend on the order of columns.
+    # An update needs the same row hashes on both sides, and they depend on the order of columns.
     reordered = [
         name
         for name, table in facts.desired.items()
@@ -363,7 +367,7 @@ def _reason_in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> s
 
 
 def in_full(changed: Changed, why: str) -> Publish:
-    """Publish changed tables in full, because no update may be sent."""
+    """Return the decision to publish in full, because of `why`."""
     reason = f"full publish: {_new_content(changed.tables)}; {why}"
     return Publish(PublishMode.REPLACE, reason)
 
@@ -371,17 +375,17 @@ def in_full(changed: Changed, why: str) -> Publish:
 def by_size(
     declaration: Declaration, changed: Changed, delta: Delta, *, limit: int, pieces: int
 ) -> NoChange | UpdateTables | Publish:
-    """Decide by the size of an update: send it, publish the whole file, or do nothing.
+    """Decide by the size of an update: send the update, publish the full file, or send nothing.
 
     Args:
         limit: the largest allowed payload in bytes.
-        pieces: the number of updates that it was split into; 0 if it was not split.
+        pieces: the number of updates into which the update was split; 0 if it was not split.
     """
     checkpoint, bytes_ = changed.checkpoint, delta.extract.size
     if not any(
         counts.whole or counts.deleted or counts.inserted for counts in delta.counts.values()
     ):
-        # This happens, for example, after a job has compacted the table of a lake.
+        # For example, a job has compacted the table of a lake.
         tables = ", ".join(changed.tables)
         return NoChange(f"the files of {tables} changed, but not the rows in them")
     reason, size = _new_content(changed.tables), megabytes(bytes_)
@@ -434,13 +438,14 @@ def check_problems(
     """Return a refusal for each model whose rejected rows would be published.
 
     Args:
-        published: the published content of each table, which may include rows accepted once.
+        published: the published content of each table. It may include rejected rows that a user
+            accepted.
         rejected: for each model, the checks that rejected its newest rows.
     """
     problems = []
     for name, table in desired.items():
         names, before = rejected.get(table.model, ()), published.get(name)
-        # Compare versions: a rolling window over one version changes from day to day.
+        # Compare versions too: the content of a rolling window changes daily within one version.
         is_known = before and (before.model, before.version) == (table.model, table.version)
         if not names or is_known or (before and table.same_content(before)):
             continue
@@ -451,7 +456,7 @@ def check_problems(
 
 
 def rejection(model: str, checks: Sequence[str]) -> Refusal:
-    """Refuse the newest rows of a model, which blocking checks have rejected."""
+    """Return the refusal of a model's newest rows, which blocking checks have rejected."""
     names = f"check{'s' * (len(checks) > 1)} " + ", ".join(f'"{check}"' for check in checks)
     return Refusal(
         f'the blocking {names} of the model "{model}" rejected its newest rows',
@@ -464,7 +469,7 @@ def rejection(model: str, checks: Sequence[str]) -> Refusal:
 
 
 def lost_credentials(plan: object, base: Base) -> tuple[str, ...]:
-    """Warn if a publish drops the credentials that are embedded in another user's extract."""
+    """Return a warning if a publish drops credentials embedded in another user's extract."""
     source = base.metadata.source if base.metadata else None
     if base.remote is None or base.is_ours or source is None or not isinstance(plan, Publish):
         return ()

@@ -1,8 +1,9 @@
-"""The declared metadata of a data source, merged with the metadata on the server.
+"""Merge the declared metadata of a data source with the metadata on the server.
 
-The metadata of fields travel in the `.tds` of a package. The properties of the data source itself
-are set by requests, once its rows are published. Both are merged from three values: what is
-declared, what we wrote last, and what the server has, which users may have edited.
+The metadata of fields are sent in the `.tds` of a package. The properties of the data source itself
+are set by requests after its rows are published. Each value is merged from three values: the
+declared value, the value that we wrote last, and the value on the server, which users may have
+edited.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,21 +62,21 @@ class DeclaredMetadata:
     """The metadata that a data source declares, together with the metadata on the server.
 
     Attributes:
-        desired: the content that each table is to have.
-        checkpoint: what is known to be published.
-        models: the versions of the models, with the comments that Spark keeps on their columns.
-        inherited: metadata of columns from other sources; the keys are pairs of a model and a
-            column. These metadata take precedence over the comments in Spark.
-        link: the address of the asset in Dagster's web UI; None if that is not known.
-        accepts: if both the declaration and a user changed a value: whether to leave the value on
-            the server as it is, and not to report it again.
-        held: the metadata in the `.tds` on the server. If they lack the text of the `.tds`, they
-            are as we left them. None if there are no metadata.
+        desired: the desired content of each table.
+        checkpoint: the checkpoint that the server is known to hold; None if there is none.
+        models: the versions of the models. They include the comments on the columns in Spark.
+        inherited: metadata of columns from sources outside of Spark; the keys are pairs of a model
+            and a column. They take precedence over the comments in Spark.
+        link: the URL of the asset in Dagster's web UI; None if it is not known.
+        accepts: whether to accept conflicts. If both the declaration and a user changed a value,
+            the value on the server then stays, and is not reported again.
+        held: the metadata in the `.tds` on the server; None if there are none. If the text of the
+            `.tds` was not read, the metadata are as we left them.
         is_edited: whether another user may have edited `held`.
         on_server: the properties of the data source on the server; None if they are not needed, or
-            the server is not asked.
-        to: the checkpoint whose metadata are set again, even if others are declared now; None to
-            set what is declared.
+            if the server is not asked.
+        to: the checkpoint whose metadata are set again, instead of the declared metadata; None to
+            set the declared metadata.
     """
 
     declaration: Declaration
@@ -100,8 +101,8 @@ class DeclaredMetadata:
         """The declared values of fields.
 
         Raises:
-            RefusedError: metadata are declared for columns that do not exist, or with a format that
-                does not fit the type of the column.
+            RefusedError: metadata are declared for a column that does not exist. Or a declared
+                format does not fit the type of its column.
         """
         if self.to:
             return {path: text for path, text in self._set_then.items() if not is_property(path)}
@@ -133,7 +134,7 @@ class DeclaredMetadata:
 
     @cached_property
     def tables(self) -> TypesByTable:
-        """The columns of each table of the file to be published."""
+        """The columns of each table in the file to publish, with their types in Hyper."""
         return {
             self.declaration.published_name(name): [
                 (column.name, hyper_type(column, table=name)) for column in table.columns
@@ -143,7 +144,7 @@ class DeclaredMetadata:
 
     @cached_property
     def candidates(self) -> Sequence[Values]:
-        """The values that may have been written last, the newest first."""
+        """The sets of values that we may have written last, the newest first."""
         return (
             [self.stored.read(name) for name in self.checkpoint.written] if self.checkpoint else ()
         )
@@ -155,19 +156,20 @@ class DeclaredMetadata:
 
     @property
     def last_written(self) -> Values:
-        """The newest values that were written."""
+        """The newest values that we wrote."""
         return self.candidates[0] if self.candidates else {}
 
     @property
     def declared_values(self) -> Values:
-        """All values that are declared."""
+        """All declared values, of fields and of the data source."""
         return {**self.fields, **self.declared_properties()}
 
     def declared_properties(self, *, certified: bool | None = None) -> Values:
         """Return the declared properties of the data source.
 
         Args:
-            certified: whether to certify the data source; None to certify it if we last did.
+            certified: whether to certify the data source. None keeps the certification as we last
+                set it.
         """
         if self.to:
             return {path: text for path, text in self._set_then.items() if is_property(path)}
@@ -178,7 +180,7 @@ class DeclaredMetadata:
 
     @cached_property
     def merge(self) -> Merge | None:
-        """What becomes of the metadata on the server; None if there are none to keep or set."""
+        """The result of the merge; None if there is no metadata to keep or set."""
         metadata, properties = self.held, self.on_server.found if self.on_server else None
         has_fields = any(
             not is_property(path) for values in (self.fields, *self.candidates) for path in values
@@ -197,7 +199,8 @@ class DeclaredMetadata:
         last = {path: value for path, value in self.last_written.items() if not is_property(path)}
         current = dict(tds.values(declared, candidates) if tds else last if is_asked[False] else {})
         if not self.is_edited:
-            # Without users' edits, the server made these values of our file: count them as written.
+            # If no user edited the metadata, the server made them of our file: count them as
+            # written.
             own = {path: value for path, value in current.items() if path in declared}
             candidates = [{**own, **values} for values in candidates or [{}]]
         current |= dict(properties or {})
@@ -216,13 +219,14 @@ class DeclaredMetadata:
         broken = tuple(self._broken(tds, gone, result.of_fields))
         work = {path: ", ".join(tds.work_on(path, candidates)) for path in gone if self.is_edited}
         lost = {path: words for path, words in work.items() if words}
-        # If declared tables or relationships changed, do not merge: users do not edit these.
+        # If the declaration of tables or relationships changed, do not merge: users do not edit
+        # tables or relationships.
         is_changed = self.checkpoint and self.checkpoint.declaration != self.declaration.digest()
         problem = "the declaration changed" if is_changed else None
         return replace(result, problem=problem, broken=broken, lost=lost)
 
     def has(self, path: FieldPath) -> bool:
-        """Whether a path begins with a column to be published, or a declared calculation."""
+        """Whether a path belongs to a column to publish, or to a declared calculation."""
         if path[0] != "field":
             return (*path, "formula") in self.fields
         return path[2] in (column for column, _ in self.tables.get(path[1], ()))
@@ -230,7 +234,7 @@ class DeclaredMetadata:
     def _removed_paths(
         self, held: Metadata, changes: Mapping[FieldPath, str | None]
     ) -> Iterator[FieldPath]:
-        """Yield the start of the path of each column and each calculation that is removed."""
+        """Yield the path, without the last part, of each column or calculation that is removed."""
         columns = (("field", *names) for names in sorted(held.columns or ()))
         yield from (path for path in columns if not self.has(path))
         for path, value in changes.items():
@@ -247,13 +251,14 @@ class DeclaredMetadata:
                 yield f"the {item}, still used in {', '.join(users)}, is gone"
 
     def written_by(self, plan: Plan) -> tuple[str, ...]:
-        """Store the values that a plan sets, and return their name.
+        """Store the values that a plan sets; return the names of all values that may be set then.
 
-        If the plan replaces the metadata, which may fail, the names of the former values follow.
+        The name of the stored values comes first. If the plan replaces the metadata, the names of
+        the former values follow, because the publish may fail.
         """
         before = self.checkpoint.written if self.checkpoint else ()
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
-        # Keep the properties of the data source as last written: they are set later.
+        # Store the properties of the data source as we last wrote them: they are set later.
         values = {path: value for path, value in self.last_written.items() if is_property(path)}
         if not is_whole or plan.merged:
             is_set = self.merge and not self.merge.problem
@@ -264,24 +269,24 @@ class DeclaredMetadata:
         name = self.stored.store(values)
         if is_whole:
             return (name, *(before or (NO_VALUES,)))
-        # Some servers drop the values in mode Replace, so `NO_VALUES` is the other candidate.
+        # Some servers drop the values in mode Replace, so `NO_VALUES` may be true instead.
         return (name, NO_VALUES) if isinstance(plan, Publish) else (name,)
 
     def with_held(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":
-        """Return a copy with the metadata that the server has just made of a bare file."""
+        """Return a copy for the metadata that the server has just made of a bare file."""
         return replace(self, checkpoint=None, held=held, is_edited=is_edited, on_server=None)
 
     def store_with_properties(self, values: Values) -> str:
-        """Store the values of fields to be set, with the last properties; return their name."""
+        """Store new values of fields and the last properties; return the name of what is stored."""
         properties = {path: value for path, value in self.last_written.items() if is_property(path)}
         return self.stored.store({**values, **properties})
 
     def still_lost(self, saved: Iterable[SavedEdits]) -> tuple[SavedEdits, ...]:
-        """Return the saved edits of columns and calculations that have not come back."""
+        """Return the saved edits whose column or calculation is still missing."""
         return tuple(work for work in saved if not self.has(work.path))
 
     def returned_work(self, saved: Iterable[SavedEdits]) -> tuple[str, ...]:
-        """Return a sentence for each saved edit of a column or calculation that is back."""
+        """Return a sentence for each saved edit whose column or calculation exists again."""
         return tuple(
             f"{shown_field(work.path)} is back. What people had made of it earlier "
             f"({work.work}) is in {work.file}: copy this back with Tableau Desktop"
@@ -290,12 +295,12 @@ class DeclaredMetadata:
         )
 
     def work_lost_by(self, plan: Plan) -> tuple[str, ...]:
-        """Return sentences that name the users' edits that a plan drops."""
+        """Return sentences that list the users' edits that a plan drops."""
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         return tuple(lost_phrases(self.merge)) if self.merge and is_whole else ()
 
     def differences_on_server(self, sent: bytes, held: Metadata) -> list[str]:
-        """Return phrases for how the metadata on the server differ from the metadata sent."""
+        """Return phrases for how the metadata on the server differ from the sent metadata."""
         published = read_metadata(sent)
         if published.digest == held.digest:
             return []
@@ -319,8 +324,8 @@ class DeclaredMetadata:
         }
         declared = self.declared_properties(certified=certified)
         if self.declaration.certify and CERTIFIED not in declared:
-            # Withdraw a declared certification from rows that differ, even if a user certified the
-            # data source.
+            # If the rows differ, withdraw the declared certification, even if a user certified the
+            # data source, too.
             last_written = {
                 path: value for path, value in last_written.items() if path[0] not in MARKS
             }
@@ -335,15 +340,17 @@ class DeclaredMetadata:
         is_new: bool,
         in_place: InPlace,
     ) -> "PropertiesSet | None":
-        """Set the declared properties of the data source, once its rows are published.
+        """Set the declared properties of the data source, after its rows are published.
 
         Args:
-            reached: the checkpoint, whose `written` names the values of fields that were written.
-            equal: whether the published rows equal the models; None if they were not compared.
-            is_new: whether a file has replaced the metadata since they were read.
+            reached: the checkpoint of this refresh. Its `written` names the written values of
+                fields.
+            equal: whether the published rows equal the rows of the models; None if they were not
+                compared.
+            is_new: whether a file has replaced the metadata since the metadata were read.
 
         Returns:
-            What was set; None if no properties are or were declared.
+            The result; None if no properties are declared, and none were declared before.
         """
         properties, last_written, stored = self.on_server, self.last_written, self.stored
         if properties is None:
@@ -355,7 +362,7 @@ class DeclaredMetadata:
         distrust = None
         if changes:
             try:
-                # Look at the result, so that our own changes do not count as drift.
+                # Read the data source again, so that our own changes do not count as drift.
                 remote, distrust = in_place.changed_since(remote, began, changes=changes)
                 failed = {**properties.dropped(remote, target), **failed}
             except RefreshError as error:
@@ -378,9 +385,10 @@ class PropertiesSet:
     """The result of setting the properties of a data source.
 
     Attributes:
-        written: the names of the stored values that are set now, of both properties and fields.
-        problems: how the properties on the server differ from the declared ones.
-        distrust: why another user may have changed the data source as well; None if no user has.
+        written: the name of the stored values of fields and properties that are set now.
+        problems: how the properties on the server differ from the declared properties.
+        distrust: why another user may have changed the data source, too; None if only we changed
+            it.
     """
 
     remote: RemoteDatasource
@@ -399,7 +407,7 @@ def back_up(
         name: the name of the file, without its suffix.
 
     Raises:
-        RefreshError: it cannot be saved.
+        RefreshError: the data source cannot be saved.
     """
     try:
         with TemporaryDirectory(prefix="keep ", dir=scratch()) as folder:
@@ -425,8 +433,8 @@ def check_kept(
     """Check that a publish in mode Replace has kept the metadata.
 
     Args:
-        before: the metadata before the publish.
-        saved: where the data source was saved, as a path or URL.
+        before: the metadata before the publish; None if they are not known.
+        saved: the path or URL of the file with the former data source.
 
     Raises:
         RefreshError: the metadata have changed.

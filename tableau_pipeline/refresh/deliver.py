@@ -1,4 +1,4 @@
-"""Carry out a decision: build the file, move the data source, send, and describe its fields."""
+"""Carry out a decision: build the file, move the data source, send, and set field metadata."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,9 +32,9 @@ class Delivery:
     """Carries out decisions for one refresh.
 
     Attributes:
-        backups: the folder, or its URL in an object store, where data sources with users' edits
-            are saved before they are replaced.
-        now: returns the time of the refresh.
+        backups: the path or URL of the folder in which data sources with users' edits are saved
+            before they are replaced.
+        now: a function that returns the time of the refresh.
     """
 
     declaration: Declaration
@@ -44,22 +44,22 @@ class Delivery:
     seconds: dict[str, float]
 
     def deliver(self, planned: Planned) -> tuple[Sent, Extract | None]:
-        """Make the data source hold what is planned.
+        """Carry out a plan.
 
         Returns:
-            What the plan led to, and the file built for it, or None if no file was built. The file
-                holds the whole data source, or the payload of an update. For a split update, it is
-                the last payload, with the numbers of rows and bytes of all payloads.
+            What was sent, and the file that was built for it; None if no file was built. The file
+                has the whole data source, or the payload of an update. For a split update, it is
+                the last payload, with the total rows and bytes of all payloads.
 
         Raises:
-            RefusedError: the server refused; it holds what it held before.
+            RefusedError: the server refused the request. The data source is unchanged.
             DriftError: another user changed the data source meanwhile.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         self.sender.uploaded.clear()
         plan, extract = planned.plan, planned.extract
         if isinstance(plan, Publish):
-            # Build the file before anything changes on the server: its rows may be refused.
+            # Build the file before anything changes on the server, because a row may be refused.
             with phase(self.seconds, "build"):
                 extract = planned.builder.file(planned.desired)
         remote = self._move_as_declared(planned)
@@ -76,11 +76,11 @@ class Delivery:
         return self._restore_owner(planned, sent), extract
 
     def describe(self, planned: Planned, sent: Sent, extract: Extract | None) -> Sent:
-        """Set the declared metadata in the `.tds` that the server made, and publish any change.
+        """Set the declared metadata in the `.tds` that the server made; publish it if it changed.
 
         Returns:
-            What came of the second publish; `sent`, perhaps with a warning, if there was none or
-                it was refused.
+            The result of the second publish. If nothing was published, or if the publish was
+                refused: `sent`, perhaps with a warning.
 
         Raises:
             RefreshError: the server failed, or did not answer, or the job failed.
@@ -119,7 +119,7 @@ class Delivery:
         return self._restore_owner(planned, second)
 
     def _target(self, planned: Planned, *, size: int) -> Checkpoint:
-        """Return the checkpoint to reach; `size` is the number of bytes to send."""
+        """Return the checkpoint that a plan leads to; `size` is the number of bytes to send."""
         plan, base, declaration = planned.plan, planned.base, self.declaration
         before, is_update = base.checkpoint, isinstance(plan, UpdateTables)
         history: dict[str, Any] = {"updates": 0, "size": size, "grown": 0}
@@ -128,18 +128,19 @@ class Delivery:
             updates = before.updates + is_update
             history |= {"updates": updates, "size": before.size, "grown": before.grown + size}
         if before and isinstance(plan, NoChange):
-            # The rows stay as they are, so the last comparison and the time of the change hold.
+            # The rows do not change, so the last comparison and the time of the last change stay
+            # valid.
             fields = ("unreconciled", "changed_at", "compared_at")
             history |= {name: getattr(before, name) for name in fields}
             history["late"] = base.late
         digest = before.metadata if before else None
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
         if is_whole and not (plan.merged and base.is_edited):
-            # The file brings its own metadata, whose digest is known only once the server has it.
+            # The file has new metadata, whose digest is known only after the publish.
             digest = None
         elif base.metadata and not base.is_edited:
-            # Record the digest only if no user edited the metadata: a later overwrite would drop
-            # edits that are recorded as ours, without asking.
+            # Record the digest only if no user edited the metadata. Otherwise, users' edits would
+            # be recorded as ours, and a later overwrite would drop them without asking.
             digest = base.metadata.digest
         owner = base.remote.owner_id if base.remote and isinstance(plan, Publish) else None
         is_adopted = isinstance(plan, Publish) and not base.is_ours and not is_whole
@@ -158,39 +159,39 @@ class Delivery:
             written=planned.metadata.written_by(plan),
             filters=base.filters_found,
             saved=planned.metadata.still_lost(before.saved if before else ()),
-            # Once an update succeeds, forget that updates were refused before.
+            # If an update succeeds, forget that updates were refused before.
             no_updates=before.no_updates if before and not is_update else None,
             taken_at=planned.taken_at or self.now(),
             **history,
         )
 
     def _move_as_declared(self, planned: Planned) -> RemoteDatasource | None:
-        """Return the data source, renamed or moved first if the declaration asks for it."""
+        """Rename or move the data source if the declaration asks for it; return the data source."""
         remote, declared = planned.base.remote, planned.base.move
         if remote is None or declared is None:
             return remote
         project_id = declared.project_id or self._project_id()
-        # A move takes effect at once, so stop an overtaken refresh here, before it moves anything.
+        # A move takes effect at once, so stop an overtaken refresh before the move.
         self.sender.claim.check_fence()
         return self.sender.in_place.move(remote, name=declared.name, project_id=project_id)
 
     def _project_id(self) -> str:
-        """Return the id of the declared project; create the project if that is declared."""
+        """Return the id of the declared project; create it if `create_project` is declared."""
         declared, jobs = self.declaration, self.sender.jobs
         until = jobs.server.now() + timedelta(seconds=jobs.timeouts.listing)
         for pause in jobs.pauses():
             try:
                 return jobs.server.project(declared.project, create=declared.create_project)
             except NotListedError:
-                # The project was just created, and the server's lists do not show it yet.
+                # The project has just been created, and is not in the server's lists yet.
                 if jobs.server.now() >= until:
                     raise
                 jobs.sleep(pause)
         raise AssertionError("pauses have no end")
 
     def _update(self, planned: Planned, target: Checkpoint, remote: RemoteDatasource) -> Sent:
-        # Only the last part has a checkpoint as its target. If the first part took effect and a
-        # later one does not, the next run publishes the whole data source.
+        # Only the last part leads to a checkpoint. If a part takes effect, and a later part fails,
+        # the next run publishes the full file.
         distrust, sent, deltas = None, None, planned.deltas
         for number, delta in enumerate(deltas, start=1):
             is_last = number == len(deltas)
@@ -209,7 +210,7 @@ class Delivery:
             except RefusedError as error:
                 if sent is None:
                     raise
-                # The parts before it took effect, so the refresh must be tried again.
+                # Raise no refusal: earlier parts took effect, so the refresh must be tried again.
                 raise RefreshError(
                     f"An update in {len(deltas)} parts was refused after part {number - 1} took "
                     f"effect: {error} The next run publishes everything again"
@@ -232,9 +233,9 @@ class Delivery:
         )
 
     def _restore_owner(self, planned: Planned, sent: Sent) -> Sent:
-        """Give the data source back to its former owner if it has another owner now."""
+        """Give the data source back to its former owner, if a publish has changed the owner."""
         before = planned.base.remote
-        # A declared owner is set later, with the other declared properties.
+        # If an owner is declared, the owner is set later, with the other declared properties.
         if before is None or self.declaration.owner:
             return sent
         owner = planned.base.owner or before.owner_id
