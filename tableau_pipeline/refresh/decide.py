@@ -355,7 +355,7 @@ def _reason_in_full(facts: Facts, checkpoint: Checkpoint, options: Options) -> s
     """Return why a refresh must send the full file; None if it may send an update."""
     if facts.base.distrust:
         return str(facts.base.distrust)
-    # An update needs the same row hashes on both sides, and they depend on the order of columns.
+    # An update finds changed rows by their hashes, which depend on the order of columns.
     reordered = [
         name
         for name, table in facts.desired.items()

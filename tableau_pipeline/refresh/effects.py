@@ -1,4 +1,4 @@
-"""Find out from a data source whether a request took effect, if its job is hidden or gone."""
+"""Find out from the data source whether a request took effect, if the server hides the job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from tableau_pipeline.core.journal import Intent
 from tableau_pipeline.outcome import Distrust, Doubt
 from tableau_pipeline.publishing.site import TableauSite
 
-# The largest difference between the server's times of a request and of its result.
+# The server's times of a request and of its effect may differ by this much.
 SLACK = timedelta(seconds=2)
 
-# How contents compare. "equal": all values are equal. "counts": the numbers of rows are equal, and
-# the values were not compared. None: nothing could be compared.
+# The result of a comparison. "equal": all values are equal. "counts": the numbers of rows are
+# equal, and the values were not compared. None: neither values nor numbers could be compared.
 Likeness = Literal["equal", "counts", "differs"] | None
 
 
@@ -24,8 +24,8 @@ class Effect:
     """A request that took effect.
 
     Attributes:
-        remote: the data source with the effect.
-        is_proved: whether the values were found equal to the values that were sent.
+        remote: the data source after the request.
+        is_proved: whether a comparison found that the published values equal the sent values.
     """
 
     remote: RemoteDatasource
@@ -36,10 +36,10 @@ class Effect:
 class Effects:
     """Looks for the effects of requests in data sources.
 
-    A missing effect does not show that a request has failed: it may still be queued.
+    If no effect shows, the request need not have failed: its job may still be queued.
 
     Args:
-        likeness: compares what a data source holds with a checkpoint.
+        likeness: a function that compares the rows of a data source with a checkpoint.
     """
 
     server: TableauSite
@@ -50,7 +50,7 @@ class Effects:
         """Return the effect of a request; None if the data source does not show it yet.
 
         Args:
-            is_over: whether the job has ended, so that an effect must show by now.
+            is_over: whether the job of the request has ended. Then an effect must show by now.
         """
         if intent.luid is None:
             created = self.server.find_by_name(intent.name, project_id=intent.project_id)
@@ -63,13 +63,15 @@ class Effects:
             and remote.updated_at == intent.before
             and remote.revision != intent.before_revision
         ):
-            # The publish took effect between the requests for the time stamp and the revision.
+            # The publish took effect between our requests for the time stamp and for the revision:
+            # ask again.
             remote = self.server.find_by_luid(intent.luid)
         if remote is None or not (is_over or _has_moved(intent, remote)):
             return None
         if intent.target is None:
             return Effect(remote, False) if _has_moved(intent, remote) else None
-        # Another user may have moved the stamp, so the contents decide, if they can be compared.
+        # Another user may have changed the time stamp. So compare the contents, if that is
+        # possible.
         if remote.stamp not in self._compared:
             self._compared[remote.stamp] = self.likeness(intent.target, remote)
         match self._compared[remote.stamp]:
@@ -81,12 +83,12 @@ class Effects:
 
     @property
     def is_refuted(self) -> bool:
-        """Whether the data source was last seen with other contents than those of the request."""
+        """Whether the last comparison found that the contents differ from those of the request."""
         return [*self._compared.values()][-1:] == ["differs"]
 
 
 def misdirected(intent: Intent, remote: RemoteDatasource) -> Distrust | None:
-    """Return why a publish may have missed its data source, which servers find by its name."""
+    """Return why a publish may have changed the wrong data source: the server goes by the name."""
     is_named = (remote.name, remote.project_id) == (intent.name, intent.project_id)
     if intent.mode is None or intent.luid is None or is_named:
         return None
@@ -98,14 +100,15 @@ def misdirected(intent: Intent, remote: RemoteDatasource) -> Distrust | None:
 
 
 def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:
-    """Whether the data source has changed in the way in which the request would change it."""
+    """Whether the data source has changed as the request would change it."""
     before, after = intent.before_revision, remote.revision
-    # Every publish makes a revision. On some sites, an update makes none.
+    # Every publish makes a revision. An update makes no revision on some sites.
     if intent.mode and before is not None:
         if after is None:
-            # This user may no longer see revisions, and the time stamp may be another user's.
+            # This user may no longer see revisions, and another user may have changed the time
+            # stamp.
             return False
-        # A single new revision by another user is not ours; our own may still be queued.
+        # If there is only one new revision, by another user, our own publish may still be queued.
         is_theirs = after == before + 1 and remote.publisher_id not in (None, intent.user)
         return after > before and not is_theirs
     stamp = (intent.before, before) if intent.before else None

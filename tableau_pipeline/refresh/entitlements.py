@@ -1,8 +1,8 @@
-"""Entitlements: check a table that says who may see which rows, before its rows are published.
+"""Check entitlements before the publish: a table that assigns rows to the users who may see them.
 
-A mistake in the table would lock people out, or let them in: people make a filter in Tableau that
-compares the table's column of users with USERNAME(). A guard limits how few rows the table may
-have: see `Declaration.guard_of`.
+In Tableau, people make a filter that compares the table's column of users with USERNAME(). So a
+mistake in the table would hide rows from some users, or show them to the wrong users. A guard sets
+the least number of rows of the table: see `Declaration.guard_of`.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,10 +19,10 @@ from tableau_pipeline.refresh.planning import Planned
 def entitled(
     planned: Planned, entitlements: Entitlements | None, site: TableauSite | None
 ) -> Planned:
-    """Return a plan as it is, or as a refusal if its entitlements are not valid.
+    """Return a plan unchanged if its entitlements are valid; otherwise, return it as a refusal.
 
     Args:
-        site: None to skip the check that the site has the users.
+        site: None to skip the check whether the site has any of the users.
     """
     if entitlements is None or not isinstance(planned.plan, Publish | UpdateTables):
         return planned
@@ -64,7 +64,7 @@ def _problems(
 
 
 def _names(users: Collection[str | None]) -> set[str]:
-    """Return the names without the domains that some may have."""
+    """Return the names of users, without the domain if a name has one."""
     return {(user or "").rpartition("\\")[2] for user in users}
 
 

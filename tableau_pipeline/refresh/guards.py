@@ -1,4 +1,4 @@
-"""The guards of tables: how few rows may be published, and how many may go or change."""
+"""Check the guards of tables: the least number of rows, and limits for lost and changed rows."""
 
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
@@ -18,8 +18,8 @@ def size_problems(
     """Return a refusal for each table that is too small, or would lose too many rows.
 
     Args:
-        published: the number of published rows of each table, without new tables; None if it is
-            not known.
+        published: the number of published rows of each table, except new tables; None if it is not
+            known.
     """
     if Accept.SHRINK in accept:
         return []
@@ -70,8 +70,9 @@ def change_problem(
     """Return a refusal if more rows of a table would change than its guard allows.
 
     Args:
-        published: how many rows are published; None if that is not known; 0 for a new table.
-        changed: counts the rows that would come, go or change; None if that is not known.
+        published: the number of published rows; None if it is not known; 0 for a new table.
+        changed: a function that counts the rows that would come, go or change; it returns None if
+            the number is not known.
     """
     limit = table.guard.max_change
     if limit is None or not (problem := too_many(published, changed, Fraction(str(limit)))):
@@ -90,7 +91,7 @@ def change_problem(
 def too_many(
     published: int | None, changed: Callable[[], int | None], share: Fraction
 ) -> str | None:
-    """Return a phrase if more than this share of the published rows may change; else None."""
+    """Return a phrase if more than this share of the published rows may change; otherwise None."""
     if published == 0:
         return None
     changes = changed() if published else None

@@ -1,7 +1,7 @@
-"""Changes that take effect at once, without a job: tags, name and project, owner.
+"""Change tags, name, project and owner of a data source: these take effect at once, without a job.
 
-After each change, we look at the data source. So later refreshes do not mistake our own change for
-drift, and we notice a change by another user meanwhile.
+After each change, we read the data source. So later refreshes do not mistake our own change for
+drift. And we notice if another user has changed the data source at the same time.
 """
 
 from collections.abc import Collection
@@ -19,10 +19,10 @@ from tableau_pipeline.publishing.site import TableauSite
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """Changes a data source in place, and distinguishes our changes from those of other users.
+    """Changes a data source in place, and detects changes by other users.
 
     Attributes:
-        late: the windows of our updates whose time stamps may come only now.
+        late: the windows of our updates whose effect on the time stamp may show only now.
     """
 
     server: TableauSite
@@ -34,28 +34,29 @@ class InPlace:
         """Tag a data source as ours, and remove the tags of other deployments and keys.
 
         Returns:
-            The data source, and why another user may have changed it meanwhile; None if no
-            user has.
+            The data source, and why another user may have changed it in the meantime; None if only
+            we changed it.
         """
         prefixes = (TAG_PREFIX, INSTANCE_TAG_PREFIX)
         others = {tag for tag in remote.tags - tags if tag.startswith(prefixes)}
         if tags <= remote.tags and not others:
             return remote, None
         began = self.server.now()
-        # Remove other tags, or our next refresh would ask again whether to take over.
+        # Remove the tags of others: otherwise, our next refresh would ask again whether to take
+        # over.
         if others:
             self.server.untag(remote.luid, others)
         self.server.tag(remote.luid, tags)
         return self.changed_since(remote, began)
 
     def move(self, remote: RemoteDatasource, *, name: str, project_id: str) -> RemoteDatasource:
-        """Rename a data source, or move it to another project.
+        """Give a data source this name and project.
 
         Raises:
-            RefusedError: the name is taken in that project, or the user lacks permission.
+            RefusedError: the name is taken in the project, or our user lacks permission.
             DriftError: another user changed the data source meanwhile.
         """
-        # The server does not compare before it moves, so check for changes by other users first.
+        # Check for changes by other users first, because the server does not.
         if not is_unchanged(remote, look_up(self.server, remote.luid), late=self.late):
             raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
         began = self.server.now()
@@ -68,7 +69,7 @@ class InPlace:
     def change_owner(
         self, remote: RemoteDatasource, owner: str
     ) -> tuple[RemoteDatasource, Distrust | None]:
-        """Give a data source to the owner with this LUID; return what `changed_since` returns.
+        """Give a data source to the owner with this LUID; return the result of `changed_since`.
 
         Raises:
             RefreshError: the owner could not be changed.
@@ -87,14 +88,14 @@ class InPlace:
         """Return the data source after our changes, and why another user may have changed it.
 
         Args:
-            began: the time of the server when our changes began.
+            began: the time of the server before our first change.
             changes: the number of our changes.
         """
         changed = look_up(self.server, remote.luid)
-        # The server's time stamps have whole seconds, and each change may be rounded up to a new
-        # one.
+        # The server's time stamps have whole seconds, and each change may be rounded up by a
+        # second.
         end = max(self.server.now(), remote.updated_at) + timedelta(seconds=changes)
-        # Our changes make no revision, so another user made any new revision.
+        # Our changes make no revisions. If there is a new revision, another user made it.
         change = Change(
             Window(began, end),
             remote.stamp,
@@ -110,7 +111,7 @@ def require_found(remote: RemoteDatasource | None, what: str) -> RemoteDatasourc
     """Return a data source that was found by its name or LUID.
 
     Raises:
-        RefreshError: it was removed from the server meanwhile.
+        RefreshError: the data source was removed from the server in the meantime.
     """
     if remote is None:
         raise RefreshError(
@@ -121,5 +122,5 @@ def require_found(remote: RemoteDatasource | None, what: str) -> RemoteDatasourc
 
 
 def look_up(server: TableauSite, luid: str) -> RemoteDatasource:
-    """Return the data source with this LUID; raise what `require_found` raises."""
+    """Return the data source with this LUID; the errors are those of `require_found`."""
     return require_found(server.find_by_luid(luid), f"Data source {luid}")

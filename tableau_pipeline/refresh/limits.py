@@ -1,6 +1,6 @@
-"""Limits of a plan: how many rows may change, an approval, and a plan that was saved before.
+"""Check the limits of a plan: guards of changed rows, an approval, and a saved plan.
 
-This module checks them once the plan is known; `decide` makes the checks that come before.
+These checks need the finished plan. The checks that come before the plan are in `decide`.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ from tableau_pipeline.refresh.saved_plan import PlannedRows, Published, SavedPla
 def within_limits(
     planned: Planned, options: Options, *, declaration: Declaration, digest: str
 ) -> Planned:
-    """Return a plan as it is, or as a refusal if it lies outside of its limits.
+    """Return a plan unchanged if it is within its limits; otherwise, return it as a refusal.
 
     Args:
-        digest: of everything that is declared, the same in every environment.
+        digest: the digest of the whole declaration, which is the same in every environment.
     """
     if isinstance(planned.plan, Refuse):
         return planned
@@ -55,8 +55,8 @@ def saved_plan(
 
     Args:
         key: the asset key, without the environment.
-        digest: as in `within_limits`.
-        at: when it was planned.
+        digest: see `within_limits`.
+        at: the time of the plan.
     """
     base, plan, published = planned.base, planned.plan, None
     if base.exists:
@@ -87,7 +87,7 @@ def saved_plan(
 
 
 def _is_touched(saved: SavedPlan, base: Base) -> bool:
-    """Whether the server shows a change since a plan, except late time stamps of our updates."""
+    """Whether another user may have changed the data source since the saved plan."""
     before = saved.base
     if before is None or before.updated_at is None or base.remote is None:
         return False
@@ -97,7 +97,7 @@ def _is_touched(saved: SavedPlan, base: Base) -> bool:
 
 
 def kind_of(planned: Planned) -> Status:
-    """Return what a refresh does to a data source, apart from its name and project."""
+    """Return what a refresh changes in a data source, except its name and project."""
     match planned.plan:
         case UpdateTables():
             return Status.UPDATE
@@ -110,14 +110,14 @@ def kind_of(planned: Planned) -> Status:
 
 
 class _Changes:
-    """How many rows of each table a plan changes; counted only when needed."""
+    """Counts how many rows of each table a plan changes, only when a number is needed."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
         self._counted: dict[str, int | None] = {}
 
     def published(self, table: str) -> int | None:
-        """Return how many rows are published; None if that is not known; 0 for a new table."""
+        """Return the number of published rows; None if it is not known; 0 for a new table."""
         base = self._planned.base
         if not base.exists:
             return 0
@@ -127,18 +127,18 @@ class _Changes:
         return self._planned.desired[table].content.rows
 
     def of(self, table: str) -> int | None:
-        """Return how many rows come, go or change; None if the published ones are not stored."""
+        """Return how many rows come, go or change; None if the published rows are not stored."""
         if table not in self._counted:
             self._counted[table] = self._count(table)
         return self._counted[table]
 
     def problem(self, table: Table) -> Refusal | None:
-        """Return why more rows of a table change than its guard allows; None if it allows them."""
+        """Return a refusal if more rows of a table change than its guard allows; otherwise None."""
         name = table.name
         return change_problem(table, self.published(name), lambda: self.of(name))
 
     def too_many(self, table: str, share: Fraction) -> str | None:
-        """Return a phrase if more than this share of the published rows may change."""
+        """Return a phrase if more than this share of the published rows may change; else None."""
         return too_many(self.published(table), lambda: self.of(table), share)
 
     def _count(self, table: str) -> int | None:
@@ -159,7 +159,7 @@ class _Changes:
 def _outside(
     approval: Approval, planned: Planned, changes: _Changes, *, digest: str
 ) -> Iterator[Refusal]:
-    """Yield one refusal that names everything that an approval does not cover; else nothing."""
+    """Yield one refusal, with all changes that an approval does not cover, if there are any."""
     problems = []
     if approval.declaration != digest:
         problems.append("its declaration is not the approved one")
@@ -176,7 +176,7 @@ def _outside(
 
 
 def _beyond(approval: Approval, planned: Planned, changes: _Changes) -> Iterator[str]:
-    """Yield a phrase for each change that is not approved."""
+    """Yield a phrase for each change of a plan that the approval does not cover."""
     if isinstance(planned.plan, Publish) and approval.kind is not Status.PUBLISH:
         yield f"it would be a {planned.reason}; approved: {approval.kind}"
     yield from (text for move, text in planned.moves.items() if move not in approval.moves)
@@ -212,7 +212,7 @@ def _out_of_bounds(approval: Approval, changes: _Changes, table: str) -> Iterato
 
 
 def _share(percent: float | None) -> Fraction | None:
-    # An exact fraction: as floats, 7 % of 100 rows are more than 7.
+    # Return an exact fraction: with floats, 7 % of 100 rows would be more than 7 rows.
     return None if percent is None else Fraction(str(percent)) / 100
 
 

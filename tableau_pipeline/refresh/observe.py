@@ -1,4 +1,4 @@
-"""Observe what the server holds, by our records and by what the server shows."""
+"""Observe what the server has, by our records and by requests to the server."""
 
 import logging
 from collections.abc import Mapping
@@ -32,9 +32,9 @@ class Move:
     """A rename or a move that the declaration has asked for since the last refresh.
 
     Attributes:
-        project_id: None if the project is still to be created.
-        phrases: what happens, in words; its keys are "rename" and "move", where they apply.
-        taken: why it cannot be done; None if it can.
+        project_id: the id of the new project; None if the project does not exist yet.
+        phrases: what happens, in words; the possible keys are "rename" and "move".
+        taken: the refusal if the new name is taken in the new project; otherwise None.
     """
 
     name: str
@@ -45,25 +45,28 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What the server is known to hold: all later phases of the refresh build on it.
+    """What the server is known to have. All later phases of the refresh build on this knowledge.
 
     Attributes:
-        exists: whether there is a data source: according to the server, or to our records if the
-            server was not asked.
-        remote: the data source, found by its recorded LUID, by name or by tag. `remote` and
-            `ownership` are None if the data source is absent or the server was not asked.
-        move: how the declaration changes its place; None if not at all.
+        exists: whether the data source exists, by the server's answer. If the server was not asked,
+            by our records.
+        remote: the data source, which was found by its recorded LUID, by name or by tag. `remote`
+            and `ownership` are None if the data source does not exist, or if the server was not
+            asked.
+        move: how the declaration changes the name or project; None if it changes neither.
         checkpoint: the last checkpoint that the server is known to hold; None if there is none.
-        distrust: why no update may build on `checkpoint`; None if the server holds what it states.
-        rows: rows by table; None if they are not known.
-        metadata: the content of its `.tds`; None if the data source is absent, or if it is ours
-            and the `.tds` cannot be read.
-        filters: phrases that describe how a user's rows are chosen, as the last refresh found it.
-        left: digests of the metadata as our refreshes left them on the server.
-        owner: the LUID of the previous owner, whom an interrupted refresh has not restored yet;
-            None if none is recorded, or if our user does not own the data source now.
-        moved: what other users renamed or moved, in sentences.
-        late: the windows of our updates whose time stamps may still come.
+        distrust: why no update may build on `checkpoint`; None if the server has the rows of
+            `checkpoint`.
+        rows: the number of published rows by table; None if it is not known.
+        metadata: the content of the published `.tds`. None if the data source does not exist, or if
+            it is ours and its `.tds` cannot be read.
+        filters: phrases for the filters that decide which rows a user sees. The last refresh found
+            these filters.
+        left: the digests of metadata that our refreshes left on the server.
+        owner: the LUID of a former owner, if an interrupted refresh has not restored this owner
+            yet. None if no such owner is recorded, or if our user does not own the data source now.
+        moved: sentences about renames and moves by other users.
+        late: the windows of our updates whose effect on the time stamp may still show.
         warnings: what a user should know although nothing is wrong.
     """
 
@@ -84,7 +87,7 @@ class Base:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the data source is ours, as far as is known."""
+        """Whether the data source is ours. If the server was not asked, we assume that it is."""
         return self.ownership is None or self.ownership.is_ours
 
     @property
@@ -94,14 +97,14 @@ class Base:
 
     @property
     def filters_found(self) -> tuple[str, ...]:
-        """What decides which rows a user sees; if not read now, what the last refresh found."""
+        """The filters that decide which rows a user sees, as found now or by the last refresh."""
         if self.metadata and self.metadata.tds:
             return tuple(self.metadata.filters)
         return self.filters
 
 
 def recorded(declaration: Declaration, recovered: Recovered) -> Base:
-    """Return the base according to our records alone, as if the server had not changed since."""
+    """Return the base by our records alone, as if the server still matched them."""
     checkpoint = recovered.record
     if checkpoint is None or checkpoint.luid is None:
         return Base()
@@ -112,8 +115,8 @@ def recorded(declaration: Declaration, recovered: Recovered) -> Base:
         checkpoint=checkpoint,
         distrust=recovered.distrust or checkpoint.distrust,
         rows=recovered.rows,
-        # The server is not asked, so assume that no user edited the metadata: any digest in `left`
-        # makes `is_edited` False.
+        # Assume that no user edited the metadata, as the server is not asked. With any digest of
+        # `left`, `is_edited` is False.
         metadata=Metadata(min(recovered.left), columns=None) if recovered.left else None,
         filters=recovered.filters,
         left=recovered.left,
@@ -123,13 +126,13 @@ def recorded(declaration: Declaration, recovered: Recovered) -> Base:
 def moves(
     now: Declaration, was: Checkpoint | Declaration, *, name: str, is_there: bool | None = None
 ) -> Mapping[str, str]:
-    """Return how a declaration changes the name or project: phrases, with keys "rename" and "move".
+    """Return phrases for how a declaration changes the name ("rename") or the project ("move").
 
     Args:
-        was: what was declared before.
-        name: the name of the data source on the server. If users renamed or moved it and the
-            declaration did not change, it stays as they left it.
-        is_there: whether it is in the declared project already; None if that is not known.
+        was: the former declaration, or the checkpoint that was reached with it.
+        name: the name of the data source on the server. If only users renamed or moved the data
+            source, and the declaration did not change, the result is empty.
+        is_there: whether the data source is already in the declared project; None if unknown.
     """
     phrases, path = {}, now.project_path
     before = was.project if isinstance(was, Checkpoint) else was.project_path
@@ -146,9 +149,9 @@ class Observer:
     """Observes the data source of a declaration.
 
     Attributes:
-        tags: the tags that the data source has if it is ours.
-        site: what our sessions have seen the site do.
-        reads_all: read the metadata even if they seem unchanged.
+        tags: the tags that mark the data source as ours.
+        site: the facts that our sessions have learned about the site.
+        reads_all: whether to read the metadata even if they seem unchanged.
     """
 
     declaration: Declaration
@@ -160,10 +163,10 @@ class Observer:
     reads_all: bool = False
 
     def observe(self, recovered: Recovered, project_id: str | None) -> Base:
-        """Find the data source, and check whether it is as our records state.
+        """Find the data source, and check whether it matches our records.
 
         Args:
-            project_id: of the declared project; None if it does not exist.
+            project_id: the id of the declared project; None if the project does not exist.
         """
         checkpoint = recovered.record
         remote = self.server.find_by_luid(recovered.luid) if recovered.luid else None
@@ -192,11 +195,11 @@ class Observer:
             late=still_late(recovered.late, now=self.server.now()),
             warnings=(*_adoption_warnings(recovered, remote, metadata), *unread),
         )
-        # A request may take effect only after a later refresh. Then the records name its data
-        # source, but not its rows.
+        # If a request takes effect only after a later refresh, our records have the LUID of the
+        # data source, but no checkpoint with its rows.
         if not is_recorded or checkpoint is None:
             distrust = _no_record(remote, recovered, is_stray=bool(candidates))
-            # Guards still need the number of rows, which no record has.
+            # Guards need the number of published rows, which our records lack: count the rows.
             return replace(base, distrust=distrust, rows=self._counted(remote))
         base = replace(
             base,
@@ -205,7 +208,7 @@ class Observer:
             checkpoint=checkpoint,
             move=self._declared_move(checkpoint, remote, project_id),
         )
-        # Distrusted records lead to a full publish anyway: do not download the rows for them.
+        # Distrust leads to a full publish anyway, so do not download the rows to compare them.
         if recovered.distrust:
             return replace(base, distrust=recovered.distrust)
         return self._verified(base, checkpoint, recovered, remote)
@@ -213,11 +216,11 @@ class Observer:
     def _metadata(
         self, remote: RemoteDatasource, recovered: Recovered, *, is_ours: bool
     ) -> tuple[Metadata | None, tuple[str, ...]]:
-        """Return the content of its `.tds`, which is read only if it may have changed.
+        """Return the metadata of a data source; read its `.tds` only if it may have changed.
 
         Returns:
-            The metadata, and warnings. If the data source is ours and its metadata cannot be read:
-            None, and a warning.
+            The metadata, and warnings. If our own data source's metadata cannot be read: None, and
+            a warning.
         """
         record = recovered.record
         if record and record.held and record.luid == remote.luid and not self.reads_all:
@@ -228,8 +231,8 @@ class Observer:
         try:
             return self.server.metadata(remote.luid), ()
         except UnreadableError as error:
-            # Unreadable metadata must not block refreshes of our own data source for ever. If it is
-            # another user's, fail: its metadata must not be lost.
+            # Unreadable metadata must not block refreshes of our own data source for ever. If the
+            # data source is another user's, raise the error, so that the metadata are not lost.
             if not is_ours:
                 raise
             warning = (
@@ -242,10 +245,10 @@ class Observer:
     def _verified(
         self, base: Base, checkpoint: Checkpoint, recovered: Recovered, remote: RemoteDatasource
     ) -> Base:
-        """Check whether the server holds what the checkpoint states: by stamp, or by content."""
+        """Check, by time stamp or content, whether the server has the rows of the checkpoint."""
         sent, late = recovered.sent, recovered.late
         if sent:
-            # The interrupted request may explain the change.
+            # The request of an interrupted refresh may have changed the time stamp.
             job = self.server.job(sent.job_id) if sent.job_id else NoJob.GONE
             window = job.window if isinstance(job, Job) else None
             change = Change(
@@ -268,20 +271,21 @@ class Observer:
         distrust = unexplained or checkpoint.distrust
         if distrust is None and sent is None:
             return base
-        # Compare also if a request was `sent`: the interrupted refresh did not compare its rows.
+        # If an interrupted refresh `sent` a request, compare the rows in any case, because that
+        # refresh did not compare them.
         reconciliation = self.reconciler.compare_rows(checkpoint, remote)
         if reconciliation.problem:
             differs = Distrust(Doubt.DIFFERS, reconciliation.problem)
-            # The last refresh may have found the same difference.
+            # Keep the former distrust, too: the last refresh may have found the same difference.
             return replace(base, distrust=(distrust or _INTERRUPTED).and_also(differs))
-        # If the rows cannot be compared, trust the checkpoint only if our own job explains the
-        # stamp and nothing was distrusted before.
+        # If the rows cannot be compared, trust the checkpoint only under two conditions: our own
+        # job explains the time stamp, and there was no distrust before.
         if reconciliation.skipped and distrust:
             return replace(base, distrust=distrust)
         brought = sent and sent.brings_ours and checkpoint.metadata is None
         if brought and not unexplained and base.metadata:
-            # The interrupted publish brought our own metadata, and no user has changed them since:
-            # they count as left by us.
+            # The interrupted publish sent our own metadata, and no user has changed them since. So
+            # record them as left by us.
             base = replace(base, left=base.left | {base.metadata.digest})
         if unexplained is None:
             return base
@@ -290,7 +294,7 @@ class Observer:
         return replace(base, warnings=(*base.warnings, warning))
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        # Counting may download the whole file, which is wasted if no guard needs the numbers.
+        # Count only if a guard needs the numbers, because counting may download the whole file.
         guards = map(self.declaration.guard_of, self.declaration.tables)
         if all(guard.max_shrink >= 1 for guard in guards):
             return None
@@ -303,7 +307,7 @@ class Observer:
             return None
         name = self.declaration.name
         remote = self.server.find_by_name(name, project_id=project_id)
-        # The server lists it by name, but hides it from a request by its LUID.
+        # The server lists the data source by name, but hides it from a request for its LUID.
         if remote and remote.luid == recovered.luid:
             raise RefusedError(
                 f'The data source "{name}" is on the server, but this user may not read it. '
@@ -316,20 +320,21 @@ class Observer:
     def _find_by_tag(
         self, project_id: str | None
     ) -> tuple[RemoteDatasource | None, tuple[RemoteDatasource, ...]]:
-        """Find the data source with our tag; if none is at the declared place, return them all."""
-        # Look before creating anything: a second data source would leave dashboards on the first.
+        """Find the data source with our tag; return all with the tag if none is in its place."""
+        # Look for the tag before creating a data source: dashboards would not move to a second data
+        # source.
         tag, declared = self.declaration.tag, (self.declaration.name.casefold(), project_id)
         tagged = tuple(remote for remote in self.server.tagged(tag) if tag in remote.tags)
         for remote in tagged:
-            # Another run may have created it since it was looked for by name.
+            # Another run may have created the data source since we looked for its name.
             if (remote.name.casefold(), remote.project_id) == declared:
                 return remote, ()
         return next(iter(tagged), None), tagged
 
     def _was_created(self, remote: RemoteDatasource, intent: Intent | None) -> bool:
         """Whether our own request, whose answer was lost, created the data source."""
-        # A name proves nothing: another user may have published under it since, or our own user by
-        # hand. Only all of this together shows that our request created it.
+        # The name alone proves nothing: another user may have published under the name, or our own
+        # user by hand. Only all these conditions together show that our request created it.
         return (
             intent is not None
             and intent.outcome in (None, Outcome.DONE, Outcome.LOST)
@@ -348,10 +353,9 @@ class Observer:
     def _moved_by_others(
         self, remote: RemoteDatasource, checkpoint: Checkpoint | None, project_id: str | None
     ) -> tuple[str, ...]:
-        """Return what another user renamed or moved on the server, in sentences."""
+        """Return sentences about a rename or a move by another user on the server."""
         name, path = self.declaration.name, self.declaration.project_path
-        # If the declaration itself changed, the rename or move is ours to make, and a later phase
-        # makes it.
+        # If the declaration itself changed, a later phase renames or moves the data source.
         if checkpoint is None or (checkpoint.name, checkpoint.project) != (name, path):
             return ()
         renamed = f'Another user renamed "{name}" to "{remote.name}" on the server'
@@ -362,7 +366,7 @@ class Observer:
     def _declared_move(
         self, record: Checkpoint, remote: RemoteDatasource, project_id: str | None
     ) -> Move | None:
-        """Return the rename or move that the declaration asks for, and whether it can be done."""
+        """Return the rename or move that the declaration asks for; None if it asks for neither."""
         declared, is_there = self.declaration, remote.project_id == project_id
         phrases = moves(declared, record, name=remote.name, is_there=is_there)
         if not phrases:
@@ -388,7 +392,7 @@ class Observer:
 def _adoption_warnings(
     recovered: Recovered, remote: RemoteDatasource, metadata: Metadata | None
 ) -> tuple[str, ...]:
-    """Warn if the metadata have changed since an adoption that no refresh has confirmed."""
+    """Warn if the metadata have changed since a takeover that no later refresh has confirmed."""
     adopted = {
         checkpoint.adopted for checkpoint in recovered.published if checkpoint.luid == remote.luid
     } - {None}

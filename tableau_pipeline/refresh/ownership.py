@@ -1,4 +1,4 @@
-"""Decide from our records and a data source's tags whose it is, and whether it may be changed."""
+"""Decide by our records and by tags who owns a data source, and whether we may change it."""
 
 from dataclasses import dataclass
 
@@ -7,22 +7,24 @@ from tableau_pipeline.core.drift import RemoteDatasource, other_instance, other_
 from tableau_pipeline.core.identity import root_of
 from tableau_pipeline.outcome import Accept, Code, Refusal
 
-# How many data sources a message lists.
+# The most data sources that a message lists.
 _MAX_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """To whom a data source belongs.
+    """Which deployment and key publish a data source.
 
     Attributes:
-        is_ours: whether our records name it, it carries our tag, or our request just created it.
-        candidates: all data sources with our tag, of which `remote` is the first. They are looked
-            for only if no data source has the recorded LUID or the declared name and project.
+        is_ours: whether the data source is ours: by our records, by our tag, or because our request
+            has just created it.
+        candidates: all data sources with our tag; `remote` is the first of them. We look for the
+            tag only if no data source has the recorded LUID, and none has the declared name and
+            project.
         other_instance: the tag of another deployment that publishes the data source; None if no
             other deployment does.
-        other_key: another key of this deployment that publishes the data source; None if no other
-            key does.
+        other_key: another key of this deployment under which the data source is published; None if
+            there is no other key.
     """
 
     remote: RemoteDatasource
@@ -49,12 +51,12 @@ class Ownership:
         return cls(remote, is_ours, candidates, instance, key)
 
     def of_others(self, key: str, *, takeover: bool = False) -> Refusal | None:
-        """Refuse a data source of another environment, key or deployment; None for any other.
+        """Return a refusal if another environment, key or deployment publishes the data source.
 
         Args:
             key: the key of our declaration.
-            takeover: whether to take it over from another key or deployment; never from another
-                environment.
+            takeover: whether to take over the data source from another key or deployment. It does
+                not allow a takeover from another environment.
         """
         remote = self.remote
         if self.other_instance and root_of(self.other_instance) != root_of(key):
@@ -80,11 +82,10 @@ class Ownership:
         return None
 
     def refusal(self, declaration: Declaration, *, takeover: bool) -> Refusal | None:
-        """Refuse to publish over the data source, with the reason; None if we may.
+        """Return a refusal if we must not publish over the data source; otherwise None.
 
         Args:
-            takeover: whether to take it over from another key or deployment; never from another
-                environment.
+            takeover: see `of_others`.
         """
         if len(self.candidates) > 1:
             places = ", ".join(_label(remote) for remote in self.candidates[:_MAX_LISTED])

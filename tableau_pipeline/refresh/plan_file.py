@@ -1,4 +1,4 @@
-"""The files of approvals and saved plans: JSON, with an entry for each data source."""
+"""Read and write files of approvals or saved plans: JSON, with one entry for each data source."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,13 +14,13 @@ from tableau_pipeline.outcome import Code
 
 
 class PlanEntry(Frozen):
-    """What a file says of one data source.
+    """The entry of one data source in a file.
 
     Attributes:
-        listed_as: the key of the entries in a file.
+        listed_as: the JSON key of the list of entries in a file.
         written_by: the command that writes the file.
-        key: the asset key.
-        declaration: the digest of everything that is declared.
+        key: the asset key of the data source.
+        declaration: the digest of the whole declaration.
     """
 
     listed_as: ClassVar[str]
@@ -34,22 +34,23 @@ Entry = TypeVar("Entry", bound=PlanEntry)
 
 
 def write_plan_file(path: Path, entries: Sequence[Entry], kind: type[Entry]) -> None:
-    """Write the entries of a file, whole or not at all."""
+    """Write a file with these entries; after an interruption, the former file remains complete."""
     values = {kind.listed_as: [*map(entry_values, entries)]}
     text = json.dumps(values, indent=2) + "\n"
     LocalStorage(path.absolute().parent).replace(path.name, text.encode())
 
 
 def entry_values(entry: PlanEntry) -> dict[str, Any]:
-    """Return an entry as JSON values without null, because a run config of Dagster takes none."""
+    """Return an entry as JSON values, without nulls, which a run config of Dagster cannot have."""
     return entry.model_dump(mode="json", exclude_none=True)
 
 
 def read_plan_file(path: Path, kind: type[Entry]) -> Mapping[str, Entry]:
-    """Return the entries of a file, by the keys of their data sources.
+    """Return the entries of a file by asset key.
 
     Raises:
-        RefusedError: it cannot be read, has entries of another kind, or a newer release wrote it.
+        RefusedError: the file cannot be read, has entries of another kind, or is from a newer
+            release.
     """
     try:
         values = json.loads(path.read_text("utf-8"))
@@ -63,13 +64,13 @@ def read_plan_file(path: Path, kind: type[Entry]) -> Mapping[str, Entry]:
 
 
 def read_entry(kind: type[Entry], values: Mapping[str, Any], *, place: str = "config") -> Entry:
-    """Return an entry of a file.
+    """Return an entry, made from its JSON values.
 
     Args:
-        place: what the values come from, for the error.
+        place: where the values come from, for error messages.
 
     Raises:
-        RefusedError: it is not such an entry, or a newer release wrote it.
+        RefusedError: the values are not an entry of this kind, or are from a newer release.
     """
     try:
         return kind.model_validate(values)

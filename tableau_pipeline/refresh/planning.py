@@ -1,4 +1,4 @@
-"""Plan a refresh: observe the data source, read its models, and decide. It changes nothing."""
+"""Plan a refresh: observe the data source, read its models, and decide. A plan changes nothing."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -48,18 +48,18 @@ from tableau_pipeline.rendering import megabytes
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a refresh is to do, and everything that it needs for that.
+    """A decision, and everything that a refresh needs to carry it out.
 
     Attributes:
-        base: what is known of the data source.
-        desired: the content of each table.
-        metadata: the declared metadata, and what becomes of the metadata on the server.
+        base: what we know about the data source.
+        desired: the desired content of each table.
+        metadata: the declared metadata, and their merge with the metadata on the server.
         builder: builds files from the planned versions of the models.
         deltas: the parts of an update, in the order in which they are sent.
-        taken_at: for pinned rows, the time when they were the newest rows of the models; None if
-            the rows to publish are the newest now.
-        seconds: the seconds that each phase took, and those of the whole plan under "total"; empty
-            if the plan is to be carried out.
+        taken_at: if the plan publishes earlier rows, the time when they were the newest; None if it
+            publishes the newest rows.
+        seconds: how many seconds each phase took; the key "total" is for the whole plan. Empty if a
+            refresh made the plan.
     """
 
     plan: Plan
@@ -72,14 +72,14 @@ class Planned:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def refused(self, *refusals: Refusal) -> "Planned":
-        """Return this plan as a refusal."""
-        # The files of an update were built only to decide.
+        """Return a copy of this plan whose decision is to refuse."""
+        # A refused update sends no files, so remove them.
         remove(self.deltas)
         return replace(self, plan=Refuse(refusals), deltas=())
 
     @property
     def merged(self) -> Merge | None:
-        """What becomes of the metadata on the server; None if there are none to keep or set."""
+        """The merge with the metadata on the server; None if there are none to keep or set."""
         return self.metadata.merge
 
     @property
@@ -94,27 +94,27 @@ class Planned:
 
     @property
     def decision(self) -> str:
-        """What is to be done, in a few words."""
+        """What the refresh does, in a few words."""
         return decision_of(self.plan, self.moves)
 
     @property
     def reason(self) -> str:
-        """Why it is to be done, in words."""
+        """Why the refresh does it, in words."""
         return reason_of(self.plan, self.moves)
 
     @property
     def tables(self) -> Mapping[str, RowCounts]:
-        """What an update is to do to each table that it changes."""
+        """How many rows an update deletes and inserts, for each table that it changes."""
         return counts(self.deltas)
 
     @property
     def extract(self) -> Extract | None:
-        """The payload of an update; for several, the last one, with the rows and bytes of all."""
+        """The payload of the last update, with the total rows and bytes of all updates."""
         return total(self.deltas) if self.deltas else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know although nothing is wrong."""
+        """Warnings for the user; they do not stop the refresh."""
         saved = self.base.checkpoint.saved if self.base.checkpoint else ()
         return (
             *self.base.warnings,
@@ -135,14 +135,14 @@ class Planned:
 
 
 def decision_of(plan: Plan, moves: Mapping[str, str]) -> str:
-    """What is done, in a few words, such as "rename, update"."""
+    """Return what is done, in a few words, such as "rename, update"."""
     moved = () if isinstance(plan, Refuse) else tuple(moves)
     only_moves = moved and isinstance(plan, NoChange)
     return ", ".join(moved if only_moves else [*moved, plan.decision])
 
 
 def reason_of(plan: Plan, moves: Mapping[str, str]) -> str:
-    """Why it is done, in words."""
+    """Return why it is done, in words."""
     moved = () if isinstance(plan, Refuse) else moves.values()
     return "; ".join([*moved, plan.reason])
 
@@ -150,7 +150,7 @@ def reason_of(plan: Plan, moves: Mapping[str, str]) -> str:
 def work_of(
     plan: Plan, moves: Mapping[str, str], tables: Mapping[str, RowCounts], extract: Extract | None
 ) -> str:
-    """What is done, in words, such as "update, -433 +419 rows, 0.13 MB"."""
+    """Return what is done, with its size, such as "update, -433 +419 rows, 0.13 MB"."""
     moved = "".join(f"{phrase}, " for phrase in moves.values())
     match plan:
         case NoChange():
@@ -165,7 +165,7 @@ def work_of(
 
 @dataclass(frozen=True, slots=True)
 class _Pinned:
-    """The recorded content of each table, and when it was the newest of the models."""
+    """Earlier rows to publish: their recorded content by table, and when they were the newest."""
 
     tables: Mapping[str, TableContent]
     taken_at: datetime | None
@@ -173,15 +173,16 @@ class _Pinned:
 
 @dataclass
 class Planner:
-    """Plans for one refresh.
+    """Makes the plans of one refresh.
 
     Attributes:
-        site: None to ask no server, and to plan from our records alone.
+        site: the session on the site; None to plan from our records alone.
         reads_all: whether to read the metadata even if they seem unchanged.
-        reads_jobs: returns whether this user may ask for jobs; None to ask the server.
-        no_updates: why an update failed in this refresh, which now sends only whole files; None
-            if no update failed.
-        warnings: what a user can do so that updates become possible.
+        reads_jobs: a function that returns whether this user may ask for jobs; None to ask the
+            server.
+        no_updates: why an update failed in this refresh; None if no update failed. After a failed
+            update, the refresh sends only whole files.
+        warnings: sentences about how a user can make updates possible.
     """
 
     setup: Setup
@@ -196,7 +197,7 @@ class Planner:
 
     @property
     def server(self) -> TableauSite:
-        """The server; only for plans that may ask it."""
+        """The session on the site. Only plans that may ask the server use this property."""
         if self.site is None:
             raise ValueError("this refresh asks no server")
         return self.site
@@ -208,7 +209,7 @@ class Planner:
 
     @cached_property
     def reconciler(self) -> Reconciler:
-        """Compares the published rows with the models."""
+        """The object that compares the published rows with the models."""
         return Reconciler(
             declaration=self.setup.declaration,
             snapshots=self.builder.snapshots,
@@ -220,12 +221,12 @@ class Planner:
 
     @cached_property
     def effects(self) -> Effects:
-        """Finds out from the data source whether requests took effect."""
+        """The object that finds out from the data source whether requests took effect."""
         return Effects(self.server, self.reconciler.likeness)
 
     @cached_property
     def record(self) -> SiteRecord:
-        """What our sessions have seen the site do."""
+        """The record of what our sessions have learned about the site."""
         return record_of(self.server, self.setup.sites)
 
     @property
@@ -237,7 +238,7 @@ class Planner:
         """Look at the data source on the server.
 
         Args:
-            looks_only: whether the project may be missing.
+            looks_only: whether the declared project may be missing, as nothing will be published.
         """
         declaration = self.setup.declaration
         if self.site is None:
@@ -251,7 +252,8 @@ class Planner:
             log=self.log,
             reads_all=self.reads_all,
         )
-        # Only a publish creates a missing project: a refused refresh must not leave it empty.
+        # Do not create a missing project yet: if the refresh were refused, the project would stay
+        # empty.
         may_lack = declaration.create_project or looks_only
         project = (
             self.site.find_project(declaration.project)
@@ -264,9 +266,10 @@ class Planner:
         return base
 
     def plan(self, recovered: Recovered) -> Planned:
-        """Observe the data source, read the models, and decide what to do.
+        """Observe the data source, read the models, and decide what the refresh does.
 
-        If tables changed, the size of their update decides whether an update is sent.
+        If tables changed, build their update: its size decides whether the refresh sends the
+        update.
 
         Raises:
             RefusedError: a model has rows that cannot be published.
@@ -279,14 +282,16 @@ class Planner:
             and base.remote
             and isinstance(planned.plan, Publish | Refuse)
         ):
-            # A publish or a refusal needs the metadata themselves, not only their recorded digest.
+            # The metadata were not read, because their recorded digest was enough. A publish or a
+            # refusal needs the metadata themselves.
             full_metadata = self.server.metadata(base.remote.luid)
             planned = self._plan_for(self._accepted(replace(base, metadata=full_metadata)))
         return planned
 
     def _accepted(self, base: Base) -> Base:
-        """Return the base, without former filters of rows if it is accepted that these are gone."""
-        # Metadata that were not read again still have their filters, so later refreshes need them.
+        """Return the base; drop its record of former filters if the user accepts their loss."""
+        # Keep the filters if the metadata were not read: then the metadata have not changed, and
+        # still have the filters.
         is_unchanged = base.metadata is not None and not base.metadata.tds
         is_accepted = Accept.FILTER in self.options.accept and not is_unchanged
         return replace(base, filters=()) if is_accepted else base
@@ -303,7 +308,7 @@ class Planner:
             else:
                 desired = pinned.tables
                 builder = builder.pinned(desired, **self._without_rows())
-        # Pinned models may be older than those of `newest_models`.
+        # Explain read errors here: `newest_models` explains them only for the newest versions.
         with builder.reading():
             planned = self._plan_to(desired, builder, base, is_empty=is_empty)
         return replace(planned, taken_at=pinned.taken_at if pinned else None)
@@ -330,15 +335,15 @@ class Planner:
                 plan, deltas = self._decide_by_size(builder, plan, desired)
             plan = secured(plan, facts)
         if base.checkpoint and isinstance(plan, NoChange | UpdateTables):
-            # A publish checks all tables anyway. Other plans must check a newly declared key
-            # here, or it would stay unchecked until the next change of the rows.
+            # Check keys of unchanged tables, because the declaration of a key may be new. A publish
+            # checks all tables anyway, but other plans check only the changed tables.
             changed = plan.tables if isinstance(plan, UpdateTables) else ()
             with phase(self.seconds, "plan"):
                 builder.check_unchanged(desired, base.checkpoint, changed=changed)
         return Planned(plan, base, desired, metadata, builder, deltas)
 
     def _decide(self, facts: Facts, *, is_empty: bool) -> Plan | Changed:
-        """Decide what to do; `is_empty` says that no row is to be published yet."""
+        """Decide what the refresh does; `is_empty` means that no row may be published yet."""
         options = self.options
         is_theirs = ownership_refusal(facts.declaration, facts.base, options) is not None
         if not is_theirs and (refusal := unguarded(facts.declaration, facts.base, options)):
@@ -348,7 +353,7 @@ class Planner:
         return secured(decide(facts, options), facts)
 
     def _pinned(self, base: Base) -> "_Pinned | None":
-        """Return the rows to publish instead of the newest ones; None for the newest ones."""
+        """Return the earlier rows to publish; None to publish the newest rows."""
         options = self.options
         if options.saved:
             return _Pinned(options.saved.tables, options.saved.at)
@@ -383,7 +388,8 @@ class Planner:
             accepts=Accept.METADATA in self.options.accept,
             to=self.options.to,
             held=base.metadata,
-            # What a person made still counts as that person's after our publish has included it.
+            # After our publish has included a user's filter, the filter still counts as the user's
+            # edit.
             is_edited=base.is_edited or bool(base.metadata and base.metadata.filters),
         )
         declared = metadata.declared_properties(certified=True)
@@ -398,7 +404,7 @@ class Planner:
         return replace(metadata, on_server=on_server)
 
     def _layout_differences(self, desired: Mapping[str, TableContent], base: Base) -> Sequence[str]:
-        """How the tables of a data source that we take over differ from ours, as phrases."""
+        """Return phrases for how the tables of a data source to take over differ from ours."""
         declaration = self.setup.declaration
         if (
             base.remote is None
@@ -412,7 +418,7 @@ class Planner:
     def _reason_for_whole_files(
         self, changed: Changed, remote: RemoteDatasource | None
     ) -> str | None:
-        """Why only whole files may be sent; None if an update may be sent."""
+        """Return why only whole files may be sent; None if an update may be sent."""
         if self.site is None:
             return None
         limitation = whole_files(
@@ -432,7 +438,7 @@ class Planner:
     def _decide_by_size(
         self, builder: Builder, changed: Changed, desired: Mapping[str, TableContent]
     ) -> tuple[NoChange | UpdateTables | Publish, Sequence[Delta]]:
-        """Build an update, split if it is too large and may be split, and decide by its size."""
+        """Build an update, and decide by its size; split a large update if that is declared."""
         declaration = self.setup.declaration
         server_limit = self.site.payload_limit if self.site else LARGEST_PAYLOAD
         limit = min(declaration.payload_limit or server_limit, server_limit)

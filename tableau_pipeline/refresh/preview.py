@@ -1,4 +1,4 @@
-"""Preview the next refresh of a data source, with the same code that decides a refresh."""
+"""Preview the next refresh of a data source, by the same code that a refresh uses to decide."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -47,17 +47,17 @@ class Preview:
     """What the next refresh of a data source would do.
 
     Attributes:
-        rows: the number of rows that its fact table would hold; `inserted` and `deleted` count the
+        rows: the number of rows that the fact table would have; `inserted` and `deleted` count the
             rows of all tables.
-        size: the number of bytes that would be sent; for a full publish, the number that the last
-            full publish sent. None if it is not known.
+        size: the number of bytes that the refresh would send. For a full publish, it is the size of
+            the last full publish. None if the size is not known.
         limit: the largest allowed payload in bytes; None if no update is planned.
-        notes: what else a reader should know.
+        notes: further facts for the reader.
         refusals: why the refresh would be refused; empty if it would not be refused.
         is_new: whether the data source would be created.
         columns: the columns that each table would have; None if they are not known.
         metadata: the values of metadata that would be set.
-        saved: the plan, so that exactly it can be carried out later; None if it cannot be saved.
+        saved: the plan, in the form that a later refresh can carry out; None if it cannot be saved.
     """
 
     key: str
@@ -81,15 +81,15 @@ class Preview:
 
     @property
     def accepts(self) -> Sequence[str]:
-        """What a user must accept so that a run is not refused."""
+        """What a user must accept so that the refresh is not refused."""
         return accepts_of(self.refusals)
 
 
 def preview(setup: Setup, site: TableauSite | None, options: Options = _DEFAULT_OPTIONS) -> Preview:
-    """Plan the next refresh of a data source, and describe the plan.
+    """Plan the next refresh of a data source, and return a preview; errors appear in the preview.
 
     Args:
-        site: None to ask no server, and to rely on our records.
+        site: the session on the site; None to plan from our records alone.
     """
     declaration, waits = setup.declaration, ()
     nothing = Preview(declaration.key, declaration.name, Status.REFUSED, Status.REFUSED)
@@ -97,7 +97,7 @@ def preview(setup: Setup, site: TableauSite | None, options: Options = _DEFAULT_
         waits = tuple(_open_requests(setup, site))
         planned = plan(setup, options, offline=site is None)
     except RefusedError as error:
-        # If the store of the snapshots cannot be reached, report the refusal itself.
+        # If the snapshots cannot be reached, ignore the error, and report the refusal.
         with suppress(RefreshError):
             lacking = [model for model in declaration.models if not setup.snapshots.newest(model)]
             if site is None and lacking:
@@ -121,10 +121,10 @@ def preview(setup: Setup, site: TableauSite | None, options: Options = _DEFAULT_
 
 
 def preview_declared(before: Declaration, now: Declaration) -> Preview:
-    """Preview the refresh that follows from a changed declaration, from the two declarations.
+    """Preview the refresh after a change of a declaration, only by the two declarations.
 
-    The rows of the models and the state of the server are not known. Columns are known only from
-    contracts.
+    The rows of the models and the state of the server are not known. The columns of a table are
+    known only if the table has a contract.
     """
     old, new = _contract_columns(before, now), _contract_columns(now, before)
     moved, merged = moves(now, before, name=before.name), None
@@ -161,7 +161,7 @@ def preview_declared(before: Declaration, now: Declaration) -> Preview:
 
 
 def _known_columns(declaration: Declaration) -> Mapping[str, Sequence[Column]] | None:
-    """Return the columns of each table by its contract; None if a table has none."""
+    """Return the columns of each table by its contract; None if any table has no contract."""
     if not all(table.contract for table in declaration.tables):
         return None
     return {
@@ -176,7 +176,7 @@ def _known_columns(declaration: Declaration) -> Mapping[str, Sequence[Column]] |
 def _plan_by_declarations(
     before: Declaration, now: Declaration, columns: Sequence[str], merged: Merge | None
 ) -> tuple[Status, NoChange | UpdateTables | Publish]:
-    """Plan for rows and metadata; `columns` are phrases for how the contracts changed."""
+    """Return the kind of the refresh, and a plan; `columns` says how the contracts changed."""
     is_redeclared = before.digest() != now.digest()
     edits = [merged.phrase] if merged and merged.phrase else []
     for reason in (*columns, *(["the declaration changed"] if is_redeclared else ()), *edits):
@@ -195,7 +195,7 @@ def _plan_by_declarations(
 
 
 def _reordered_tables(before: Declaration, now: Declaration) -> Iterator[str]:
-    """Yield the tables whose contracts list the columns in another order than before."""
+    """Yield the tables whose contracts list the same columns in a new order."""
     columns_before = _contract_columns(before, now)
     for table, columns in _contract_columns(now, before).items():
         if columns and table in columns_before and columns != columns_before[table]:
@@ -203,7 +203,7 @@ def _reordered_tables(before: Declaration, now: Declaration) -> Iterator[str]:
 
 
 def _declared_values(declaration: Declaration) -> Values:
-    """Return the declared metadata; without a contract, a table has only its declared fields."""
+    """Return the declared metadata. If a table has no contract, use only its declared fields."""
     return declaration.declared_values(
         {
             table.name: [column.name for column in table.contract or table.fields]
@@ -220,10 +220,12 @@ def _row_settings(table: Table) -> object:
 def _contract_columns(
     declaration: Declaration, other: Declaration
 ) -> Mapping[str, Sequence[Column]]:
-    """Return the columns of each table; () if only one declaration has a contract for the table.
+    """Return the columns of each table by its contract.
+
+    The columns are () if both declarations have the table, but only one has a contract for it.
 
     Args:
-        other: the declaration to compare with.
+        other: the other declaration of the same data source.
     """
     other_contracts = {table.name: table.contract for table in other.tables}
     return {
@@ -238,7 +240,7 @@ def preview_of(declaration: Declaration, planned: Planned) -> Preview:
     """Return the preview of a plan."""
     before, extract = planned.base.checkpoint, planned.extract
     fact = planned.desired.get(declaration.fact_table)
-    # Expect the size of the last full publish: no file is built just to be measured.
+    # Take the size of the last full publish, because a preview of a publish builds no file.
     kind, size = Status.PUBLISH, before.size if before else None
     match planned.plan:
         case NoChange():
@@ -276,7 +278,7 @@ _NO_JOB = MappingProxyType(
 
 
 def _open_requests(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
-    """Yield a note for each open request, on whose outcome the preview depends."""
+    """Yield a note for each open request: the next refresh depends on how the request ends."""
     for intent in setup.journal.history().intents:
         if intent.outcome:
             continue
