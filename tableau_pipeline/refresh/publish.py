@@ -1,9 +1,9 @@
-"""Publish a whole file by a road that the site accepts.
+"""Publish a whole file, by the first way that the site accepts.
 
-A road is a way to publish: as a bare file, as a package, in mode Replace. Tableau's documentation
-contradicts itself about some roads, and servers refuse them with a job that fails without a reason.
-Each road is tried once. Only after another road has worked, the site record notes that the site
-does not accept a road.
+This module calls a way to publish a road: as a bare file, as a package, or in mode Replace.
+Tableau's documentation contradicts itself about some roads. A server refuses a road by a job that
+fails without a reason. The publisher tries each road once. If a road fails and another road works,
+the site record notes that the site does not accept the failed road.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,12 +36,13 @@ _CAUSES = (
 
 @dataclass(frozen=True, slots=True)
 class _Road:
-    """A way to publish.
+    """A way to publish a file.
 
     Attributes:
-        go: publishes.
-        words: the road in words, to follow "It is published".
-        fact: the fact of the site record that success proves: true, or false if `is_other`.
+        go: a function that publishes the file by this road.
+        words: the road in words, which complete a sentence after "It is published".
+        fact: the fact of the site record that success on this road proves: it is true; if
+            `is_other`, it is false.
         is_other: whether the road is a substitute for the road before it.
     """
 
@@ -60,11 +61,12 @@ class Publisher:
     """Publishes whole files for one refresh.
 
     Attributes:
-        project: returns the id of the declared project, creating the project if declared.
-        backups: the folder, or its URL in an object store, where data sources with users' edits
-            are saved before they are replaced.
-        now: returns the time of the refresh.
-        metadata: the declared metadata, and what becomes of the metadata on the server.
+        project: a function that returns the id of the declared project. It creates the project if
+            that is declared.
+        backups: the path or URL of the folder in which data sources with users' edits are saved
+            before they are replaced.
+        now: a function that returns the time of the refresh.
+        metadata: the declared metadata, and their merge with the metadata on the server.
     """
 
     declaration: Declaration
@@ -79,18 +81,18 @@ class Publisher:
     def publish(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
     ) -> Sent:
-        """Publish a file; first save the data source if users' edits may be lost."""
+        """Publish a file. If users' edits may be lost, first save the data source."""
         base, server, saved, copy = self.base, self.sender.server, None, ()
         is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
         merged = self.metadata.merge
         lost = merged.lost if merged and plan.mode in NEW_METADATA else {}
-        # A merge drops a user's calculation if a column in it goes.
+        # A merge drops a user's calculation if it uses a column that is removed.
         drops = is_bare or bool(lost) or (plan.merged and bool(merged and merged.broken))
         if remote and base.is_edited and (drops or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
             saved = back_up(server, remote, location=self.backups, name=name)
             copy = (f'"{remote.name}" was saved as {saved} before it was replaced',)
-            # Log it now: if the outcome of the publish stays unknown, there is no report.
+            # Log the path now: if the outcome of the publish stays unknown, no report will show it.
             self.sender.jobs.log.warning("%s", *copy)
             work = [SavedEdits(path=path, work=text, file=saved) for path, text in lost.items()]
             target = target.model_copy(update={"saved": (*target.saved, *work)})
@@ -114,7 +116,8 @@ class Publisher:
                 self._check_place(target, remote)
                 failed = failed or error
             except RefusedError as error:
-                # The site may refuse Replace or packages alone; other refusals hold for every road.
+                # Try another road only in mode Replace, which a site may refuse by itself. Any
+                # other refusal applies to all roads.
                 if plan.mode is not PublishMode.REPLACE:
                     raise
                 failed = failed or error
@@ -129,10 +132,10 @@ class Publisher:
         raise failed
 
     def _check_place(self, target: Checkpoint, remote: RemoteDatasource | None) -> None:
-        """Check that the job did not fail because the data source was created or removed.
+        """Check that no user created or removed the data source, which would make the job fail.
 
         Raises:
-            DriftError: another user created or removed it.
+            DriftError: another user created or removed the data source.
         """
         server = self.sender.server
         if remote:
@@ -149,7 +152,7 @@ class Publisher:
     def _roads(
         self, plan: Publish, extract: Extract, target: Checkpoint, remote: RemoteDatasource | None
     ) -> Iterator[_Road]:
-        """Yield the roads for a plan, the usual one first."""
+        """Yield the roads for a plan, the usual road first."""
         sender, merged, facts = self.sender, self.metadata.merge, self.sender.site.facts
         if plan.merged and remote and merged:
             yield _Road(
@@ -157,8 +160,8 @@ class Publisher:
             )
             return
         is_star = len(target.tables) > 1
-        # A user who may not ask for jobs learns of a failed job only after hours: take only roads
-        # that are known to work.
+        # If this user may not ask for jobs, a failed job shows only after hours. Then take only
+        # roads that are known to work.
         unseen = not sender.reads_jobs()
         fact = "takes_bare_stars" if is_star else None
         takes = not is_star or _may_take(facts.takes_bare_stars, unseen)
@@ -191,7 +194,7 @@ class Publisher:
             )
 
     def _merge_of_published(self) -> Merge | None:
-        """Return the metadata of the server, to be published again; None if that is impossible."""
+        """Return the metadata on the server, merged to publish them again; None if impossible."""
         merge = self.metadata.merge
         if self.base.metadata and (merge is None or merge.tds is None):
             merge = replace(self.metadata, on_server=None, is_edited=True).merge
@@ -204,7 +207,7 @@ class Publisher:
         target: Checkpoint,
         remote: RemoteDatasource | None,
     ) -> Sent:
-        """Publish a file with a `.tds` such as the server would make of a bare file."""
+        """Publish a package of a file and a `.tds` like that which the server would make."""
         package = extract.path.with_suffix(".tdsx")
         with self.sender.reading_files(), phase(self.seconds, "build"):
             tds = new_tds(self.metadata.tables, self.declaration.relationships)
@@ -221,10 +224,11 @@ class Publisher:
         *,
         is_edited: bool | None = None,
     ) -> Sent:
-        """Publish a file with metadata.
+        """Publish a package of a file and merged metadata.
 
         Args:
-            is_edited: whether users may have edited the metadata; None to use what was observed.
+            is_edited: whether users may have edited the metadata; None to use the observation of
+                this refresh.
         """
         if merged.tds is None:
             raise ValueError("only a .tds can be published")
@@ -246,7 +250,8 @@ class Publisher:
             raise _of_a_package(error, merged.phrase) from error
         sent = replace(sent, merged=merged)
         if sent.metadata is None:
-            # If the job cannot be seen either, another user's change may pass for its effect.
+            # Give a warning: if this user may not see the job either, we may have mistaken another
+            # user's change for its effect.
             return sent.warned(
                 f'The metadata of "{sent.remote.name}" cannot be read after they were published. '
                 "Its metadata may not be set yet"
@@ -260,10 +265,10 @@ class Publisher:
 
 
 def _of_a_package(error: RefusedError, phrase: str) -> RefusedError:
-    """Return a refusal that also says why the file was a package.
+    """Return a refusal that also explains why the file was a package.
 
     Args:
-        phrase: the metadata that the package brings, as `Merge.phrase`.
+        phrase: the metadata in the package, see `Merge.phrase`.
     """
     *others, last = error.refusals
     problem = (

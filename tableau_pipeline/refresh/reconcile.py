@@ -29,9 +29,10 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import Likeness
 from tableau_pipeline.rendering import megabytes
 
-# How many bytes of each hash are summed: so few that the sum over any number of rows is exact.
+# How many bytes of each hash are summed. With so few bytes, the sum over all rows is exact.
 _BYTES = 6
-# The seconds until the server is asked again, as its cache may have held the former rows.
+# How many seconds to wait before the second count, because the server's cache may have had the
+# former rows.
 _SECOND_COUNT_DELAY = 5
 _NEVER = "reconcile: never"
 _HIDDEN_ROWS = (
@@ -45,12 +46,12 @@ class Reconciliation:
     """How the published tables compare with the models.
 
     Attributes:
-        problem: what differs; None if no difference was found.
+        problem: the differences, in words; None if no difference was found.
         skipped: why nothing was compared; None if something was compared.
-        by: for each table, how its rows were counted: in the downloaded file, or by the server.
-        rows: for each table, the number of rows that were found.
-        values: whether the values of all rows were compared, and not only their number.
-        note: why the values were not compared; None if that needs no explanation.
+        by: for each table, who counted its rows: we in the downloaded file, or the server.
+        rows: for each table, the number of published rows.
+        values: whether the values of all rows were compared, and not only the number of rows.
+        note: why the values were not compared; None if no explanation is needed.
     """
 
     problem: str | None = None
@@ -62,14 +63,14 @@ class Reconciliation:
 
     @property
     def way(self) -> str:
-        """How the rows were compared, in words."""
+        """The kind of comparison, in words."""
         if self.values:
             return "checksums"
         return "count" if "download" in self.by.values() else "count on the server"
 
 
 class ReconciliationError(RefreshError):
-    """The published data differs from the models; `found` shows where."""
+    """The published data differs from the models; `found` has the differences."""
 
     def __init__(self, found: Reconciliation) -> None:
         super().__init__(
@@ -91,11 +92,12 @@ class Reconciler:
     sleep: Callable[[float], None]
 
     def compare(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the result of a refresh: the number of rows, and, if declared, the values."""
+        """Compare the result of a refresh with a checkpoint, by the rule of `reconcile`."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
         rule, reconciliation, reasons = self._rule, Reconciliation(), []
-        # To compare values, read the file first. If that fails, a count still finds lost rows.
+        # To compare values, first try to read the file. If that fails, let the server count the
+        # rows: the count still finds lost rows.
         ways = (
             [self._compare_download, self._count_on_server]
             if rule.checksums
@@ -114,17 +116,17 @@ class Reconciler:
 
     @property
     def _rule(self) -> Reconcile:
-        # Use the default rule with `reconcile: never`, because guards need the counts all the same.
+        # With `reconcile: never`, use the default rule, because guards still need counts.
         return self.declaration.reconcile or Reconcile()
 
     def compare_rows(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the values on the server with a checkpoint."""
+        """Compare the values of the published rows with a checkpoint."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
         return self._compare_download(checkpoint, remote, values=True)
 
     def likeness(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Likeness:
-        """Compare the published rows with a checkpoint by values or, failing that, by counts."""
+        """Compare the published rows with a checkpoint, by values if possible, else by counts."""
         reconciliation = self.compare_rows(checkpoint, remote)
         by_values = not reconciliation.skipped
         if reconciliation.skipped and self.declaration.reconcile and self._rule.by != "download":
@@ -136,7 +138,7 @@ class Reconciler:
         return "equal" if by_values else "counts"
 
     def audit(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the values if the file may be read; otherwise compare as a refresh does."""
+        """Compare the values if the file can be read; otherwise, compare as after a refresh."""
         reconciliation = self.compare_rows(checkpoint, remote)
         if not reconciliation.skipped:
             return reconciliation
@@ -144,21 +146,22 @@ class Reconciler:
         return replace(self.compare(checkpoint, remote), note=note)
 
     def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        """Return how many rows each declared table has on the server; None if that is not known."""
+        """Return the number of published rows of each declared table; None if it is not known."""
         names = {
             self.declaration.published_name(table.name): table.name
             for table in self.declaration.tables
         }
         try:
             try:
-                # Without a checkpoint, only the server knows the size.
+                # Ask the server for the size, because there is no checkpoint.
                 with self._open_published(remote, self._rule, size=None) as connection:
                     tables = extract_tables(connection)
                     counts = {table.name.unescaped: rows_in(connection, table) for table in tables}
             except RefreshError:
                 if self._rule.by == "download":
                     raise
-                # Prefer the file, and let the server count only now: it may count too few rows.
+                # Let the server count only if the file cannot be read: the server may count too few
+                # rows.
                 counts = self.server.count(remote.luid, dict.fromkeys(names))
         except (RefreshError, HyperException, ValueError) as error:
             self.log.warning("The published rows cannot be counted: %s", error)
@@ -166,11 +169,12 @@ class Reconciler:
         return {names[name]: rows for name, rows in counts.items() if name in names}
 
     def _count_on_server(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Have the server count the rows.
+        """Compare the server's counts of rows with a checkpoint.
 
-        A count that differs is repeated once. If it differs again, the file decides.
+        If a count differs, the server counts that table again. If the second count differs, too,
+        the published file is read, and decides.
         """
-        # Count in key columns: they were checked before the rows were sent, so they hold no NULL.
+        # Count in key columns: we checked before the publish that they have no NULL.
         keys = {edge.one: edge.key[0] for edge in self.declaration.relationships}
         keys |= {name: table.key[0] for name, table in checkpoint.tables.items() if table.key}
         names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
@@ -195,8 +199,8 @@ class Reconciler:
         )
         if not problem:
             return reconciliation
-        # Filters, caches and rights can hide rows from the server's own counts, so a count alone
-        # does not fail a refresh if the file can be read.
+        # The server's counts may lack rows because of filters, caches and rights. So a refresh does
+        # not fail by a count alone if the file can be read.
         self.log.warning("%s. The file decides", problem)
         read = self._compare_download(checkpoint, remote)
         if not read.skipped:
@@ -207,7 +211,7 @@ class Reconciler:
         self, checkpoint: Checkpoint, remote: RemoteDatasource, *, values: bool = False
     ) -> Reconciliation:
         rule = self._rule
-        # This is an upper bound: payloads count in full, even if their rows replaced other rows.
+        # Use an upper bound of the size: add all payloads, even if their rows replaced other rows.
         size = None if checkpoint.size is None else checkpoint.size + checkpoint.grown
         try:
             with self._open_published(remote, rule, size=size) as connection:
@@ -219,12 +223,12 @@ class Reconciler:
         except (HyperException, ValueError) as error:
             if reason := self._damage(checkpoint):
                 return Reconciliation(skipped=reason)
-            # A file that we may not read proves nothing. A downloaded file that does not open is
-            # broken, and only a publish repairs it.
+            # The downloaded file does not open: it is broken, and only a publish repairs it. The
+            # error before is different: a file that we could not download proves nothing.
             return Reconciliation(problem=f"it cannot be read: {error}")
 
     def _damage(self, checkpoint: Checkpoint) -> str | None:
-        """Return why the rows of the models cannot be read; None if they can."""
+        """Return why the rows of the models cannot be read; None if they can be read."""
         for model, number in checkpoint.versions:
             try:
                 snapshot = self.snapshots.version(model, number)
@@ -238,10 +242,10 @@ class Reconciler:
     def _open_published(
         self, remote: RemoteDatasource, rule: Reconcile, *, size: int | None
     ) -> Generator[Connection]:
-        """Open the published file.
+        """Download and open the published file.
 
         Args:
-            size: the bytes of the file according to our records; None to ask the server.
+            size: the size of the file in bytes, by our records; None to ask the server.
 
         Raises:
             RefreshError: the file is too large, its size is unknown, or it cannot be downloaded.
@@ -274,11 +278,11 @@ def compare(
     *,
     values: bool,
 ) -> Reconciliation:
-    """Compare the tables of an open, published file with a checkpoint.
+    """Compare the tables of a published file, which is open, with a checkpoint.
 
     Args:
-        values: whether to compare more than counts: the rows themselves, in any order, and the
-            names of tables and columns.
+        values: whether to compare the rows themselves, in any order, and the names of tables and
+            columns. Otherwise, compare only the numbers of rows.
 
     Raises:
         RefreshError: the snapshot of a model is gone, so nothing can be compared.
@@ -311,10 +315,10 @@ def compare(
 
 
 def select_model(name: str, table: TableContent, snapshots: Snapshots) -> str:
-    """Return SQL for those rows of a model that a table with this content holds."""
+    """Return SQL for the rows of a model that a table with this content has."""
     snapshot = snapshots.version(table.model, table.version)
     if snapshot and snapshot.fingerprint != table.all_rows:
-        # The version may contain partitions that no longer belong to the model.
+        # Leave out partitions in the version that no longer belong to the model.
         snapshot = snapshots.newest(table.model)
     if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
         raise RefreshError(f"version {table.version} of the model {table.model} is gone")
@@ -329,7 +333,7 @@ def _same_rows(
     if names != {column.name for column in table.columns}:
         return False
     published_sum, model_sum = (
-        # The row hashes of the model are not published, so both sides are hashed alike here.
+        # Compute the same hash on both sides, because the model's own row hashes are not published.
         connection.execute_scalar_query(
             f"SELECT SUM(CAST({number_of('hash', _BYTES)} AS NUMERIC(38,0))) "  # noqa: S608
             f"FROM (SELECT sha256({row_text(table.columns)}) AS hash FROM {rows} source) hashed"
@@ -355,7 +359,7 @@ def layout_differences(
     declaration: Declaration,
     desired: Mapping[str, Sequence[Column]],
 ) -> Sequence[str]:
-    """Return phrases for how the tables of a data source differ from the tables to publish."""
+    """Return phrases for how the tables of a data source differ from the declared tables."""
     try:
         with published_file(server, remote) as extract:
             columns_by_table = table_columns(hyper(), extract)

@@ -1,17 +1,19 @@
-"""Recover: find out what became of the requests of earlier refreshes.
+"""Find out the outcomes of requests of earlier refreshes.
 
-Before each request that changes the data source, a refresh stores an intent in the journal, and the
-id of the server's job as soon as it is known. If the process dies before the outcome is stored, the
-next refresh of the data source finds the intent open. Then `recover` does not repeat the request:
+Before each request that changes the data source, a refresh stores an intent in the journal. It adds
+the id of the server's job as soon as it knows the id. If the process dies before it stores the
+outcome, the next refresh of the data source finds an open intent. `recover` never repeats the
+request of an open intent:
 
-* If the job is known, `recover` waits for it. If the job was done, the server should hold what the
-  intent describes; `observe` confirms that by time stamp or by rows. If the job was cancelled or
-  failed, the server holds what it held before. After a cancelled job, the refresh plans the
-  change again. After a failed job, it publishes in full, as the same update would only fail again.
-* If the job is not known, an update was done if the server holds the rows of the update. Otherwise,
-  the refresh sends nothing while the job of the lost request may still run. `recover` waits for
-  such a job; where the server does not list jobs, `recover` raises an error until the time limits
-  of jobs have passed. Then it is unknown what the server holds.
+* If the job is known, `recover` waits for its end. If the job succeeded, the server should have the
+  rows of the intent; `observe` confirms this by time stamp or by rows. If the job was cancelled or
+  failed, the data source is unchanged. After a cancelled job, the refresh plans the change again.
+  After a failed job, the refresh publishes in full, as the same update would probably fail again.
+* If the job is not known, an update succeeded if the server has the rows of the update. Otherwise,
+  the refresh sends nothing while the job of the lost request may still run. If the server lists
+  jobs, `recover` looks for the job, and waits for its end. If the server does not list jobs,
+  `recover` raises an error until the time limits of jobs have passed. After the limits, the rows on
+  the server count as unknown.
 """
 
 from datetime import timedelta
@@ -25,16 +27,16 @@ from tableau_pipeline.refresh.send import Sender
 
 
 def recover(history: History, sender: Sender | None, effects: Effects | None) -> Recovered:
-    """Find out what became of the requests of earlier refreshes, and record it.
+    """Find out the outcomes of requests of earlier refreshes, and record the outcomes.
 
-    It never repeats a request: if an outcome is not known, the next publish is a full one.
+    No request is repeated. If an outcome stays unknown, the next refresh publishes in full.
 
     Args:
-        sender: sends for the refresh; None to only look, without waiting or recording.
-        effects: looks at the server; None to ask no server.
+        sender: the sender of the refresh; None to look once, and neither wait nor record.
+        effects: the object that looks for effects on the server; None to ask no server.
 
     Raises:
-        UnknownOutcomeError: a request may still take effect, so nothing else may be sent.
+        UnknownOutcomeError: a request may still take effect, so we must not send anything else.
     """
     recovered = history.recovered
     for intent in history.intents:
@@ -48,9 +50,9 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
 
 
 def _observed(intent: Intent, effects: Effects) -> Intent:
-    """Return the open intent with its outcome, as far as one look shows it.
+    """Return an open intent with its outcome, if one look at the server shows the outcome.
 
-    Without an outcome, the plan treats the request as lost.
+    If the intent stays open, the plan treats its request as lost.
     """
     job = effects.server.job(intent.job_id) if intent.job_id else NoJob.HIDDEN
     outcome, note = (job.outcome, job.notes) if isinstance(job, Job) else (None, "")
@@ -61,18 +63,18 @@ def _observed(intent: Intent, effects: Effects) -> Intent:
 
 
 def _took_effect(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
-    """Whether the data source shows that a request took effect, if its job is hidden or gone."""
+    """Whether the data source shows the effect of a request, if the server shows no job for it."""
     if isinstance(job, Job):
         return False
     effect = effects.of(intent, is_over=_is_job_over(intent, job, effects))
     if effect is None or intent.job_id:
         return effect is not None
-    # If the answer was lost, only new rows prove that the server received the request.
+    # If the answer was lost, only the rows of an update prove that the server received the request.
     return effect.is_proved and intent.mode is None
 
 
 def _takes_effect_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool:
-    """Whether `_took_effect` becomes true within the time that an update may take to show."""
+    """Whether the effect shows in the data source within the time that an update may need."""
     jobs = sender.jobs
     until = jobs.server.now() + timedelta(seconds=jobs.timeouts.timestamp)
     for pause in jobs.pauses():
@@ -85,12 +87,12 @@ def _takes_effect_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool
 
 
 def _is_job_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
-    # A job that another user started may still run, and merely be hidden from this user.
+    # If another user started the job, it may still run: the server may hide it from our user.
     return job is NoJob.GONE and intent.user == effects.server.user_id
 
 
 def _settled(intent: Intent, sender: Sender) -> Intent:
-    """Wait for the outcome of an open intent, and record it, even if it stays unknown."""
+    """Wait for the outcome of an open intent, and record the outcome, even if it stays unknown."""
     jobs, outcome, note = sender.jobs, Outcome.LOST, "its outcome cannot be determined"
     is_deduced = False
     job = jobs.wait(intent.job_id) if intent.job_id else NoJob.HIDDEN
@@ -110,14 +112,15 @@ def _settled(intent: Intent, sender: Sender) -> Intent:
 
 
 def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
-    """Wait until a request can no longer run, whether the server received it or not."""
+    """Wait until a request can no longer take effect, even if the server has received it."""
     jobs = sender.jobs
     until = intent.recorded_at + timedelta(seconds=jobs.timeouts.queue + jobs.timeouts.job)
     remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
-    # Jobs are listed by the name of their data source, which another user may have changed.
+    # List jobs by both names of the data source, as another user may have renamed it.
     for name in {intent.name, remote.name if remote else intent.name}:
         for pause in jobs.pauses():
-            # Cut off the fraction of the second, as the server does, or our job would seem older.
+            # Cut off fractions of seconds like the server, or our job would seem older than the
+            # request.
             jobs_by_name = jobs.server.jobs(
                 name=name,
                 since=intent.recorded_at.replace(microsecond=0),
@@ -135,7 +138,8 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
                 )
             unfinished = [job for job in jobs_by_name if job.outcome is None]
             for job in unfinished:
-                # Only a job that is certainly ours may be cancelled if it takes too long.
+                # `wait` may cancel a job that takes too long. So call it only for a job that is
+                # certainly ours.
                 if job.kind:
                     jobs.wait(job.id)
             if not unfinished:

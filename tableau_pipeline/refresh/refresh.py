@@ -1,28 +1,29 @@
 """Refresh one data source: claim, recover, plan, deliver, reconcile, record.
 
-A refresh may die at any moment, even between a request and its answer. Then it is not known whether
-the request took effect, or still will. The rules below make the published rows equal to the models
-all the same. They rest on one promise of the server: it carries out a request completely or not at
-all.
+A refresh may die at any moment, even between a request and its answer. Then it is unknown whether
+the request took effect, or will take effect later. In spite of this, the rules below make the
+published rows equal to the models. The rules assume one promise of the server: it carries out a
+request completely or not at all.
 
-* A claim keeps all other refreshes of the data source out. The claim of a dead process no longer
-  counts. A paused process that goes on later finds that another refresh has overtaken it: see
-  `claim`.
-* Before each request that publishes or updates rows, `send` stores an intent in the journal: what
-  it will send, and the checkpoint that the request leads to. `send` adds the id of the server's job
-  as soon as the server has named the job, and the outcome as soon as it is known. Renames, tags and
-  other properties need no intent: the next refresh compares them with the declaration, and sets
-  them again.
-* The next refresh opens the models and a session, and then calls `recover`, which settles each
-  intent without an outcome. (A data source that a person holds waits for its release, or for the
-  next rollback.) `recover` asks for the job or, if the job's id was lost with the answer, looks for
-  the rows and for jobs of this data source. It waits until the job has ended, or until the time
-  limits of jobs have passed, so that no request can take effect after a later one; a user who may
-  not see jobs gets an error until then. `recover` never repeats a request, because the plan that
-  follows compares the models with what is published by then.
+* A refresh claims its data source, and no other refresh may send while the claim holds. The claim
+  of a dead process no longer counts. If a paused process continues later, it finds that another
+  refresh has overtaken it: see `claim`.
+* Before each request that publishes or updates rows, `send` stores an intent in the journal. The
+  intent describes the request and the checkpoint that the request leads to. `send` adds the id of
+  the server's job as soon as the server names the job. It adds the outcome as soon as it knows the
+  outcome. Renames, tags and other properties need no intent: the next refresh compares them with
+  the declaration, and sets them again.
+* The next refresh opens the models and a session, and then calls `recover`, which finds the outcome
+  of each open intent. (While a person holds the data source, only a rollback does so.) `recover`
+  asks for the job. If the id of the job was lost with the answer, `recover` looks for the rows, and
+  for jobs of this data source. It waits until the job has ended, or until the time limits of jobs
+  have passed. So no earlier request can take effect after a later request. A user who may not see
+  jobs gets an error until the limits have passed. `recover` never repeats a request: the next plan
+  compares the models with the rows that are published by then.
 * If an outcome stays unknown, or another user may have changed the data source, the journal records
-  a `Distrust` with the reason. No update builds on such rows: the same refresh, or the next one,
-  replaces everything with a whole file, no matter which requests took effect.
+  a `Distrust` with the reason. No update builds on distrusted rows. Instead, this refresh or the
+  next refresh publishes a whole file, which replaces all rows, no matter which requests took
+  effect.
 """
 
 import time
@@ -63,11 +64,12 @@ from tableau_pipeline.refresh.timing import phase
 # The log line of each decision.
 DECISION = "Decision: %s. Reason: %s"
 _DEFAULT_OPTIONS = Options()
-# A rollback takes back rows and columns on purpose, and publishes versions that were accepted once.
+# A rollback removes newer rows and columns on purpose. It publishes versions that were accepted
+# before.
 _ROLLBACK_ACCEPTS = frozenset(
     {Accept.SHRINK, Accept.CHANGE, Accept.SCHEMA, Accept.CHECKS, Accept.METADATA}
 )
-# What helps against a refusal that a rollback cannot accept.
+# The remedies for refusals that a rollback cannot accept.
 _BEFORE_A_ROLLBACK = {
     Accept.TAKEOVER: "If this deployment is to take it over, refresh with accept: [takeover] "
     "first, then roll back",
@@ -79,22 +81,23 @@ _BEFORE_A_ROLLBACK = {
 
 
 def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = False) -> Planned:
-    """Decide what a refresh would do now, without waiting or leaving a trace.
+    """Return what a refresh would do now. This function does not wait, and changes nothing.
 
     Args:
-        offline: ask no server; plan as if the server held what our records state.
+        offline: whether to ask no server, and plan as if the server matched our records.
 
     Raises:
-        RefusedError: a model is missing, or has rows that cannot be published. Other refusals are
-            returned as the decision.
+        RefusedError: a model is missing, or has rows that cannot be published. Any other refusal is
+            the decision of the returned plan.
         RefreshError: the server failed, or did not answer.
     """
     with ExitStack() as stack:
-        # Read the history before the models, as a refresh does: both report the same problem first.
+        # Read the history before the models, like a refresh, so that both report the same problem
+        # first.
         history = setup.journal.history()
         builder = stack.enter_context(newest_models(setup))
         site = None if offline else stack.enter_context(setup.server())
-        # A plan reports what becomes of the metadata, so it reads them even if unchanged.
+        # Read the metadata even if they are unchanged, because the plan reports all their changes.
         planner = Planner(
             setup, _effective_options(setup, options), builder, site, {}, reads_all=True
         )
@@ -104,9 +107,10 @@ def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = F
         planned = _within_limits(setup, planner, recovered)
         _log_decision(setup, planned)
         if isinstance(planned.plan, Publish):
-            # A refresh checks the rows while it builds the file. A plan builds no file: check here.
+            # Check the rows here: a refresh checks them while it builds the file, but a plan builds
+            # no file.
             planned.builder.check(planned.desired)
-        # The files of an update were built only to measure it.
+        # Remove the files of the update: they were built only to measure its size.
         remove(planned.deltas)
         planned = replace(planned, seconds=_with_total(planner.seconds, started))
         _log_summary(setup, planned)
@@ -114,13 +118,13 @@ def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = F
 
 
 def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
-    """Make the published data source equal to its models, or report why not.
+    """Make the published data source equal to its models.
 
     Raises:
-        RefusedError: the refresh would be wrong or unsafe. Nothing was sent or overwritten, unless
-            the first attempt led to distrust and the second one was refused.
-        HeldError: somebody holds the data source, so nothing was done.
-        RefreshError: the refresh failed; the next run finds out what became of it.
+        RefusedError: the refresh would be wrong or unsafe. Usually, nothing was sent. Something was
+            sent only if a first attempt led to distrust, and the second attempt was refused.
+        HeldError: a person holds the data source. Nothing was sent.
+        RefreshError: the refresh failed. The next run finds out what the server has done.
     """
     with _claimed_phases(setup, options) as phases:
         return _refresh(phases)
@@ -129,19 +133,19 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
 def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | Planned:
     """Publish again what an earlier refresh published, and hold the data source there.
 
-    A rollback is a refresh with earlier versions of the models, and it accepts that rows and
-    columns go. The data source is held even if an error leaves the outcome unknown: otherwise, the
-    next refresh would publish what the rollback takes back.
+    A rollback is a refresh with earlier versions of the models, which accepts the loss of rows and
+    columns. The data source is held even if the outcome is unknown after an error. Without the
+    hold, the next refresh would publish the newest rows again.
 
     Args:
-        hold: names the number of that refresh.
-        dry_run: only plan it.
+        hold: the hold to put on the data source, with the number of the earlier refresh.
+        dry_run: whether only to plan the rollback.
 
     Raises:
-        RefusedError: no record of that refresh is left, or its rows are gone, or its tables are
-            declared differently by now. If a first attempt had sent something, the data source
-            stays held; otherwise, nothing was sent, and the hold is as it was before.
-        RefreshError: as `refresh`.
+        RefusedError: no record of the earlier refresh is left, or its rows are gone, or the tables
+            are declared differently now. If a first attempt sent something, the data source stays
+            held. Otherwise, nothing was sent, and the former hold is restored.
+        RefreshError: see `refresh`.
     """
     place, key = setup.journal.place, setup.journal.key
     to = _version(setup, hold.version or 0)
@@ -154,8 +158,9 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
         try:
             return _refresh(phases)
         except RefusedError:
-            # The hold may be that of a rollback which has overtaken this one. The server may have
-            # accepted a first attempt before the second one was refused.
+            # Keep the hold in two cases. A later rollback may have overtaken this one, and put the
+            # hold. Or the server may have accepted a first attempt, before the second attempt was
+            # refused.
             if not (phases.claim.may_be_overtaken() or phases.sender.accepted):
                 if before:
                     put_hold(place, key, before)
@@ -183,7 +188,7 @@ def _version(setup: Setup, number: int) -> Checkpoint:
 
 
 def _refresh(phases: "_Phases") -> Refreshed:
-    """Refresh as `plan` decides, and once more if the data source has changed meanwhile."""
+    """Carry out a plan; if the data source changes in the meantime, plan and try once more."""
     setup = phases.setup
     recovered = phases.recover()
     for is_last in (False, True):
@@ -191,25 +196,25 @@ def _refresh(phases: "_Phases") -> Refreshed:
         try:
             sent, extract = phases.deliver(planned)
         except (DriftError, NoUpdatesError, FailedRequestError) as error:
-            # The server may hold something else by now, or may take no updates. Plan once
-            # more, from what the server shows then.
+            # The data source may have changed, or the server may accept no updates. Observe and
+            # plan once more.
             if is_last or not phases.may_go_on(planned, error):
                 raise
             setup.log.warning("%s", error)
-            # `send` has settled its own intents, so that nothing is left to recover.
+            # Do not recover again, because `send` has recorded the outcomes of its own intents.
             recovered = phases.claim.history.after_intents
             continue
         if sent.distrust is None or is_last:
             break
         setup.log.warning("%s. Everything is published again", sent.distrust)
-        # Another user may have changed rows while ours were sent: a whole file replaces them.
+        # Another user may have changed rows during our request: replace all rows by a whole file.
         recovered = phases.claim.history.after_intents.distrusted(sent.distrust)
     reconciliation, properties = None, None
     try:
         reconciliation = phases.reconcile(sent)
         properties = phases.set_properties(planned, sent, reconciliation)
     finally:
-        # Record even after an error: then the next refresh need not look for what was sent.
+        # Record even after an error, so that the next refresh knows what this refresh has sent.
         checkpoint = phases.record(planned, sent, reconciliation, properties)
     if reconciliation and reconciliation.problem:
         raise ReconciliationError(reconciliation)
@@ -217,13 +222,13 @@ def _refresh(phases: "_Phases") -> Refreshed:
 
 
 def audit(setup: Setup) -> Audited:
-    """Compare the published rows with the rows that the last refresh left, if these are known.
+    """Compare the published rows with the rows that the last refresh published, if we know them.
 
     Raises:
         RefreshError: the server failed, or did not answer.
     """
     history = setup.journal.history()
-    # No models here: published rows are compared with the versions that they came from.
+    # Open no models: an audit compares the published rows with the versions in our records.
     builder = setup.builder({})
     with setup.server() as site:
         planner = Planner(setup, _DEFAULT_OPTIONS, builder, site, {}, reads_all=True)
@@ -245,7 +250,7 @@ def build(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Built:
     with newest_models(setup) as builder, phase(seconds, "build"):
         started = time.monotonic()
         desired = builder.desired(None)
-        # Nothing is replaced here, so no table can shrink, and only guard.min_rows applies.
+        # A build replaces nothing, so no table can shrink. Only guard.min_rows applies.
         guards = size_problems(setup.declaration, desired, {}, accept=accept)
         checks = check_problems(desired, {}, setup.rejected())
         checks = [] if Accept.CHECKS in accept else checks
@@ -270,14 +275,14 @@ def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Plan
 
 
 def _of_a_rollback(refusal: Refusal) -> Refusal:
-    """Return a refusal with advice that helps a rollback, which takes no `accept` from a user."""
+    """Return a refusal with a remedy for rollbacks, in which a user cannot `accept` a refusal."""
     if (remedy := refusal.accept and _BEFORE_A_ROLLBACK.get(refusal.accept)) is None:
         return refusal
     return replace(refusal, accept=None, remedy=remedy)
 
 
 def _effective_options(setup: Setup, options: Options) -> Options:
-    """Return the options, completed from the deployment, an approval or a saved plan."""
+    """Return the options, with those of the deployment, the approval and the saved plan added."""
     takeover = {Accept.TAKEOVER} if setup.takeover else set()
     approved = options.approval.accept if options.approval else ()
     options = replace(options, accept=options.accept | takeover | {*approved})
@@ -292,9 +297,9 @@ def _effective_options(setup: Setup, options: Options) -> Options:
 
 
 def _accepted(setup: Setup, options: Options) -> Accepted | None:
-    """Return what is accepted, and by whom, as it is recorded; None if nothing is."""
+    """Return the record of what is accepted, and by whom; None if nothing is accepted."""
     if options.to:
-        # What a rollback accepts by itself, no user has accepted.
+        # Do not record what every rollback accepts by itself: no user has accepted it.
         return None
     by, approval = options.by or setup.journal.owner.label, options.approval
     approved = dict.fromkeys(approval.accept, approval.by) if approval else {}
@@ -311,7 +316,7 @@ def _with_total(seconds: dict[str, float], started: float) -> dict[str, float]:
 
 def _log_decision(setup: Setup, planned: Planned) -> None:
     if not isinstance(planned.plan, Refuse):
-        # A refusal states its reason itself, so log no decision for it.
+        # Log no refusal here, because the error of the refusal states the reason.
         setup.log.info(DECISION, planned.decision, planned.reason)
 
 
@@ -324,12 +329,12 @@ class _Phases:
     """The phases of a refresh that has claimed its data source.
 
     Attributes:
-        moves: what happened to the name and project of the data source in all attempts, in
-            words; the keys are "rename" and "move".
+        moves: phrases for how all attempts changed the name and project of the data source; the
+            keys are "rename" and "move".
         warnings: the warnings of all attempts.
         refused_others: whether the server refused an update because another user owns the data
             source.
-        accepted: what was accepted for this refresh.
+        accepted: the record of what this refresh accepts, and by whom; None if it accepts nothing.
     """
 
     setup: Setup
@@ -351,7 +356,8 @@ class _Phases:
         """Observe the data source, read the models, and decide."""
         doubt = recovered.distrust
         if self.sender.accepted and doubt and doubt.code is not Doubt.FAILED:
-            # Rows were sent within the limits, and are now to be repaired.
+            # Check no limits again: the first attempt was within the limits, and this attempt only
+            # repairs it.
             planned = self.planner.plan(recovered)
         else:
             planned = _within_limits(self.setup, self.planner, recovered)
@@ -360,7 +366,7 @@ class _Phases:
         return planned
 
     def may_go_on(self, planned: Planned, error: RefreshError) -> bool:
-        """Whether another attempt may succeed; note if that attempt must send no updates."""
+        """Return whether a second attempt may succeed; note if it must not send updates."""
         if isinstance(error, DriftError | LostOutcomeError):
             return True
         if not isinstance(planned.plan, UpdateTables):
@@ -371,7 +377,7 @@ class _Phases:
             self.refused_others = base.remote.owner_id != server.user_id
         self.planner.no_updates = NoUpdates(
             why=str(error),
-            # A job may fail for a passing reason, but hardly twice in a row.
+            # One failed job may have a temporary cause. Two failed jobs in a row count as final.
             is_final=isinstance(error, NoUpdatesError) or before is not None,
             since=self.setup.now(),
             declaration=self.setup.declaration.digest(),
@@ -399,7 +405,7 @@ class _Phases:
             now=setup.now,
             seconds=planner.seconds,
         )
-        # With metadata_only, the planned models may be older than those of `newest_models`.
+        # With metadata_only, the planned versions may be older than those of `newest_models`.
         with planned.builder.reading():
             sent, extract = delivery.deliver(planned)
             sent = self._prove(sent)
@@ -409,10 +415,10 @@ class _Phases:
         return sent, extract
 
     def _prove(self, sent: Sent) -> Sent:
-        """Turn distrust into a warning if the published rows equal the rows that were sent.
+        """Turn distrust into a warning if the published rows equal the sent rows.
 
-        Then no other user has changed them. Equal rows prove nothing if the metadata that the file
-        brought are not there: the publish may have missed the data source.
+        Equal rows prove that no other user has changed them, with one exception. If the metadata of
+        the sent file are missing, the publish may have changed another data source.
         """
         if not (sent.intent and sent.distrust and sent.reached):
             return sent
@@ -424,10 +430,9 @@ class _Phases:
         return replace(sent, distrust=None).warned(str(sent.distrust))
 
     def reconcile(self, sent: Sent) -> Reconciliation | None:
-        """Compare the published data with the models, unless the last comparison still holds.
+        """Compare the published data with the models; return None if no comparison is needed.
 
-        If an earlier refresh could not compare the data, this refresh tries again, even if it has
-        sent nothing.
+        If an earlier refresh could not compare the data, compare now, even if nothing was sent.
         """
         reached = sent.reached
         if reached is None or not self.setup.declaration.reconcile or not reached.unreconciled:
@@ -441,7 +446,7 @@ class _Phases:
     def set_properties(
         self, planned: Planned, sent: Sent, reconciliation: Reconciliation | None
     ) -> PropertiesSet | None:
-        """Set the declared properties; return None if no properties are or were declared."""
+        """Set the declared properties; return None if none are declared, and none were before."""
         if sent.reached is None:
             return None
         is_known = not (reconciliation.skipped if reconciliation else sent.reached.unreconciled)
@@ -466,21 +471,21 @@ class _Phases:
         reconciliation: Reconciliation | None,
         properties: PropertiesSet | None,
     ) -> Checkpoint:
-        """Add to the reached checkpoint what this refresh found, and close the claim with it."""
+        """Add the findings of this refresh to its checkpoint, and close the claim with it."""
         if sent.reached is None:
             raise ValueError("a refresh ends with a checkpoint")
         reached, declaration, now = sent.reached, self.setup.declaration, self.setup.now
         distrust = sent.distrust or (properties.distrust if properties else None)
         fields: dict[str, object] = {
             "distrust": distrust,
-            # Clear these: by now both were confirmed, or a warning was given.
+            # Clear both fields: they were confirmed by now, or the user was warned.
             "adopted": None,
             "owner": None,
             "held": self._known_metadata(planned, sent, distrust),
             "accepted": self.accepted,
         }
         if properties:
-            # If the outcome is deduced, the metadata may still be the ones from before.
+            # If the outcome is deduced, the former metadata may still be on the server.
             is_open = sent.intent is not None and sent.intent.is_deduced
             fields["written"] = properties.written + reached.written[1:] * is_open
         if self.planner.no_updates:
@@ -522,7 +527,7 @@ class _Phases:
         properties: PropertiesSet | None,
         checkpoint: Checkpoint,
     ) -> Refreshed:
-        """Report what all attempts did."""
+        """Return the result of all attempts, and log its summary."""
         distrust = [str(checkpoint.distrust)] if checkpoint.distrust else []
         warnings = [*self.warnings, *self.planner.warnings, *distrust]
         done = Refreshed(
@@ -546,7 +551,7 @@ class _Phases:
 
 @contextmanager
 def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
-    """Claim the data source, then open its models and a session."""
+    """Claim the data source, then open its models and a session; yield the phases."""
     claiming = claimed(
         setup.journal,
         what=setup.declaration.key,
@@ -557,7 +562,7 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
     with ExitStack() as stack:
         claim = stack.enter_context(claiming)
         if options.to is None:
-            # Once the claim is held, no rollback can be under way.
+            # Check for a hold only now: with the claim, no rollback can be running.
             check_not_held(setup.journal)
         builder = stack.enter_context(newest_models(setup))
         site = stack.enter_context(setup.server())
@@ -565,12 +570,13 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
         jobs = Jobs(site, setup.timeouts, setup.sleep, setup.log)
         sender = Sender(claim, jobs, planner.tags, planner.record, planner.effects, planner.seconds)
         planner.reads_jobs = sender.reads_jobs
-        # Start the clock only after the waits for the claim, the models and a session.
+        # Measure the time only from here, after the waits for the claim, the models and the
+        # session.
         started, accepted = time.monotonic(), _accepted(setup, options)
         try:
             yield _Phases(setup, claim, planner, sender, started=started, accepted=accepted)
         except RefusedError:
-            # An overtaken refresh may be refused because of old records, or of what the other one
-            # has changed since: report the overtaking instead, unless the store fails now.
+            # If another refresh has overtaken this refresh, its changes or old records may have
+            # caused the refusal. Then report the overtaking instead.
             claim.may_be_overtaken()
             raise

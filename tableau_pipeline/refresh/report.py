@@ -1,4 +1,4 @@
-"""The results of a refresh, an audit and a build, and their summaries."""
+"""The results of refreshes, audits and builds, with their summaries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,20 +21,22 @@ class Refreshed:
     """The result of a refresh that ended well.
 
     Attributes:
-        planned: what its last attempt decided.
-        extract: the file that was built, see `Delivery.deliver`; None if nothing had to be built.
+        planned: the plan of the last attempt.
+        extract: the file that was built, see `Delivery.deliver`; None if no file was built.
         reconciliation: how the published data compares with the models; None if nothing was
             compared.
         uploaded: the size in bytes of each file that was sent. The first publish with declared
-            metadata sends two files: the second sets them in what the server made of the first.
-        moves: what happened to the name and the project in all attempts, in words; the keys are
-            "rename" and "move".
-        merged: what became of the metadata on the server; None if there were none to keep or set.
-        warnings: what a user should know although nothing is wrong.
-        problems: how the properties on the server differ from the declared ones.
+            metadata sends two files: the second file sets the metadata in the `.tds` that the
+            server made of the first file.
+        moves: phrases for how all attempts changed the name and project; the keys are "rename" and
+            "move".
+        merged: the merge with the metadata on the server; None if there was no metadata to keep or
+            set.
+        warnings: sentences that a user should read, although the refresh succeeded.
+        problems: how the properties on the server differ from the declared properties.
         job_id: the id of the server's job that carried out the last request; None if there is none.
-        requests: how many requests its session sent, with the sign-in, without the sign-out.
-        seconds: the seconds that each phase took, and those of the whole refresh under "total".
+        requests: how many requests the session sent, including the sign-in but not the sign-out.
+        seconds: how many seconds each phase took; the key "total" is for the whole refresh.
     """
 
     planned: Planned
@@ -53,32 +55,32 @@ class Refreshed:
 
     @property
     def sent(self) -> int:
-        """Bytes of all files that were sent."""
+        """The total size of all sent files, in bytes."""
         return sum(self.uploaded)
 
     @property
     def plan(self) -> Plan:
-        """What was decided."""
+        """The decision of the last attempt."""
         return self.planned.plan
 
     @property
     def decision(self) -> str:
-        """What was done, in a few words."""
+        """What the refresh did, in a few words."""
         return decision_of(self.plan, self.moves)
 
     @property
     def reason(self) -> str:
-        """Why it was done, in words."""
+        """Why the refresh did it, in words."""
         return reason_of(self.plan, self.moves)
 
     @property
     def tables(self) -> Mapping[str, RowCounts]:
-        """What an update did to each table that it changed."""
+        """How many rows an update deleted and inserted, for each table that it changed."""
         return self.planned.tables
 
     @property
     def before(self) -> Mapping[str, int]:
-        """The number of rows that each table had before; empty if it is not known."""
+        """The number of rows that each table had before the refresh; empty if it is not known."""
         return self.planned.base.rows or {}
 
     @property
@@ -88,7 +90,7 @@ class Refreshed:
 
     @property
     def summary(self) -> str:
-        """Such as "Flights: update, -433 +419 rows, 0.13 MB in 2.1 s, equal by count, http://..."."""
+        """One line, such as "Flights: update, -433 +419 rows, 0.13 MB in 2.1 s, equal by count"."""
         declaration, extract = self.planned.metadata.declaration, self.extract
         work = work_of(self.plan, self.moves, self.tables, extract)
         if isinstance(self.plan, Publish) and extract:
@@ -104,8 +106,8 @@ class Audited:
     """The result of an audit.
 
     Attributes:
-        checkpoint: what the last refresh left; None if there was none.
-        reconciliation: how the published rows compare with `checkpoint`; None if it is not known
+        checkpoint: the checkpoint of the last refresh; None if there was no refresh.
+        reconciliation: how the published rows compare with `checkpoint`; None if we do not know
             which rows should be published.
     """
 
@@ -116,7 +118,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A file that was built, and not sent."""
+    """The result of a build: a file that was not sent."""
 
     declaration: Declaration
     extract: Extract
@@ -136,12 +138,12 @@ class Built:
 
 
 def _rows_and_size(declaration: Declaration, extract: Extract) -> str:
-    # By convention, the rows of a data source are those of its fact table.
+    # Count only the rows of the fact table, by convention.
     rows = extract.rows.get(declaration.published_name(declaration.fact_table), 0)
     return f"{rows:,} rows, {megabytes(extract.size)}"
 
 
-# The results that have a summary.
+# All results have a summary.
 Done = Refreshed | Planned | Built
 
 
@@ -152,7 +154,7 @@ def comparison(done: Refreshed) -> str:
 
 
 def compared(done: Refreshed) -> tuple[str, str]:
-    """Describe how the published data was compared with the models, or why it was not."""
+    """Return the state of the comparison in words, and the reason if nothing was compared."""
     checkpoint, reconciliation = done.checkpoint, done.reconciliation
     if checkpoint.distrust:
         return "to be compared by the next refresh", str(checkpoint.distrust)

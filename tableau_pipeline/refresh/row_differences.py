@@ -1,4 +1,4 @@
-"""Find which published rows differ from the rows of the models, and in which columns."""
+"""Find the published rows that differ from the rows of the models, and the columns that differ."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup, newest_models
 
-# No column of a model can have this name.
+# The name of our column of hashes: no column of a model can have this name.
 _IS_THERE = _HASH = escape_name(ROW_HASH)
 
 
@@ -33,13 +33,14 @@ class Differences:
     """How the published rows of a table compare with the rows of its model.
 
     Attributes:
-        key: the columns by which rows were paired; () if whole rows were compared.
-        both: the number of rows that both sides have, with equal keys or, if whole rows were
-            compared, with equal values.
+        key: the columns by which published rows were paired with rows of the model; () if whole
+            rows were compared.
+        both: the number of rows that both sides have: rows with equal keys. If whole rows were
+            compared, rows with equal values.
         equal: the number of rows in `both` whose values are all equal.
         columns: for each column outside the key, the number of pairs that differ in it.
-        samples: for each column, some of the pairs that differ in it: the key, the published value
-            and the value of the model.
+        samples: for each column, some of the pairs that differ in it. A sample has the key, the
+            published value and the value of the model.
     """
 
     key: tuple[str, ...]
@@ -77,16 +78,16 @@ def table_differences(
 ) -> Differences:
     """Compare the rows of a published table with the rows of its model.
 
-    Only the columns that both sides have in the same type are compared.
+    The comparison includes only columns that both sides have with the same type.
 
     Args:
-        key: the columns that identify a row; () if there are none. If a key repeats on either side,
-            or one side lacks the columns, whole rows are compared.
+        key: the columns that identify a row; () to compare whole rows. Whole rows are also compared
+            if a key repeats on either side, or if one side lacks a column of the key.
         samples: how many rows to show of each column that differs.
-        progress: called with the share that is done, from 0 to 1.
+        progress: a function to call with the finished share, from 0 to 1.
 
     Raises:
-        NotProvedError: hyperd's memory is not enough.
+        NotProvedError: hyperd does not have enough memory for the comparison.
     """
     types = table_columns(hyper, file).get(published)
     columns = [
@@ -117,7 +118,7 @@ def table_differences(
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Two relations whose rows are compared in `columns`, paired by `key` or as whole rows."""
+    """Two relations to compare in `columns`, by rows paired by `key`, or by whole rows."""
 
     connection: Connection
     published: TableName
@@ -136,7 +137,7 @@ class _Sides:
     def compared(
         self, rows: tuple[int, int], memory: int, progress: Callable[[float], None]
     ) -> tuple[Differences, int]:
-        """Compare in as few slices as memory allows; return the differences and how many slices."""
+        """Compare in as few slices as memory allows; return the differences, and their number."""
         count = self._by_key if self.key else self._by_whole_rows
 
         def compare(slices: int) -> tuple[list[list[int]], int]:
@@ -146,11 +147,11 @@ class _Sides:
                 (counts,) = self.connection.execute_list_query(
                     count(self._slice_condition(number, slices))
                 )
-                # The sum over no rows is NULL.
+                # SQL sums over no rows are NULL: count them as 0.
                 counts_by_slice.append([int(str(value or 0)) for value in counts])
             return counts_by_slice, slices
 
-        # Whole rows are joined on their hash alone, so their columns take no memory.
+        # Whole rows are joined only on their hash, so the join keeps no columns in memory.
         width = len(self.columns) if self.key else 0
         counts_by_slice, slices = in_slices(compare, rows=max(rows), columns=width, memory=memory)
         only_published, only_model, both, equal, *differing = map(
@@ -160,13 +161,13 @@ class _Sides:
         return Differences(self.key, only_published, only_model, both, equal, columns), slices
 
     def _slice_condition(self, number: int, slices: int) -> str:
-        """Return a condition that is true for a part of the rows, the same on both sides."""
+        """Return an SQL condition that selects the same slice of the rows on both sides."""
         text = row_text([column for column in self.columns if column.name in self.key])
         hash_ = f"sha256({text})" if self.key else _HASH
         return f"(get_byte({hash_}, 0) & {slices - 1}) = {number}" if slices > 1 else "TRUE"
 
     def _by_key(self, where: str) -> str:
-        """Return SQL for the counts of `Differences`, and for the count of each column."""
+        """Return SQL for the counts of `Differences` by key, and for the count of each column."""
         names = [escape_name(name) for name in self._other_columns]
         is_pair = f"p.{_IS_THERE} = m.{_IS_THERE}"
         differs = [f"p.{name} IS DISTINCT FROM m.{name}" for name in names]
@@ -191,7 +192,7 @@ class _Sides:
         return f"{published} p {kind} JOIN {model} m ON {on}"
 
     def _by_whole_rows(self, where: str) -> str:
-        """Return SQL for the counts of `Differences`; equal rows may repeat."""
+        """Return SQL for the counts of `Differences` by whole rows; a row may repeat."""
         published, model = (
             f"(SELECT {_HASH}, COUNT(*) AS n FROM (SELECT sha256({row_text(self.columns)}) "  # noqa: S608
             f"AS {_HASH} FROM {side} source) hashed WHERE {where} GROUP BY {_HASH})"
@@ -205,7 +206,7 @@ class _Sides:
         )
 
     def sample(self, column: str, samples: int, slices: int) -> list[list[object]]:
-        """Return the key and both values of some rows that differ in a column."""
+        """Return some rows that differ in a column: their keys, and the values of both sides."""
         name, rows = escape_name(column), []
         key = ", ".join(f"p.{escape_name(key_column)}" for key_column in self.key)
         for number in range(slices):
@@ -227,14 +228,15 @@ def diff(
 
     Args:
         samples: how many rows to show of each column that differs.
-        tell: called with what is being done, and with the share that is done if it is known.
+        tell: a function to call with the current step in words, and with the finished share if it
+            is known.
 
     Returns:
-        Phrases for how the tables and columns differ; and for each table, how its rows differ in
+        Phrases for how the tables and columns differ. And for each table, how its rows differ in
         the columns that both sides have.
 
     Raises:
-        RefreshError: there is nothing to compare, or it cannot be read.
+        RefreshError: there is nothing to compare, or one side cannot be read.
     """
     declaration, name = setup.declaration, setup.declaration.name
     record, rows = setup.journal.history().checkpoint, {}
@@ -272,7 +274,7 @@ def diff(
 def _find_published(
     setup: Setup, server: TableauSite, record: Checkpoint | None
 ) -> RemoteDatasource:
-    """Return the data source in our records, or else the one that a refresh would take over."""
+    """Return the data source in our records, or else the one with the declared name and project."""
     declaration = setup.declaration
     if record and record.luid:
         remote, reason = server.find_by_luid(record.luid), "it is no longer on the server"
@@ -289,7 +291,7 @@ def _find_published(
 
 
 def _table_in_file(target: TableName, existing: Sequence[TableName]) -> TableName:
-    """Return the name of a table in the published file.
+    """Return the name that a table has in the published file.
 
     Files of other publishers have other schemas, such as "public".
     """

@@ -1,7 +1,7 @@
-"""Row-level security: no refresh publishes rows without the filters that people made for them.
+"""Row-level security: a refresh publishes rows only together with the filters that people made.
 
-Updates change rows only. A publish brings the filters of the server in its `.tds`, or is refused.
-With `guarded: true`, a data source has no rows before somebody has made a filter.
+An update changes only rows. A publish sends the filters on the server again in its `.tds`, or is
+refused. With `guarded: true`, a data source has no rows until a person has made a filter.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _AnyPlan = TypeVar("_AnyPlan", bound=Plan | Changed)
 
 
 def secured(plan: _AnyPlan, facts: Facts) -> _AnyPlan | Publish | Refuse:
-    """Return the plan, changed if that keeps the filters of rows; a refusal if they would go."""
+    """Return a plan that keeps the filters of rows; a refusal if they would be lost."""
     if isinstance(plan, Refuse):
         return plan
     if refusal := _gone(plan, facts):
@@ -37,12 +37,12 @@ def secured(plan: _AnyPlan, facts: Facts) -> _AnyPlan | Publish | Refuse:
 
 
 def holds_rows_back(declaration: Declaration, base: Base) -> bool:
-    """Whether no row may be published yet, as no user has made a filter of rows."""
+    """Whether no row may be published yet, because no person has made a filter of rows."""
     return declaration.guarded and not (base.filters_found or _may_have_rows(base))
 
 
 def without_rows(base: Base, declaration: Declaration) -> Base:
-    """Return the base with a warning that no row is published."""
+    """Return the base with a warning that the data source has no rows yet."""
     warning = (
         f'"{declaration.name}" has no rows yet (guarded: true): the next refresh publishes them '
         "once somebody has made a data source filter, a user filter, or a field with a user "
@@ -52,7 +52,7 @@ def without_rows(base: Base, declaration: Declaration) -> Base:
 
 
 def unguarded(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
-    """Return a refusal if `guarded` rows would be published without a filter."""
+    """Return a refusal if the declaration is `guarded`, and its rows would have no filter."""
     if not declaration.guarded or base.filters_found or not (options.to or _may_have_rows(base)):
         return None
     if Accept.FILTER in options.accept and not options.to:
@@ -73,9 +73,9 @@ def _may_have_rows(base: Base) -> bool:
 
 
 def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:
-    """Return a refusal if filters that the last refresh saw are gone, or might be lost."""
+    """Return a refusal if filters that the last refresh found are gone, or might be lost."""
     base, name, remedy = facts.base, facts.declaration.name, "run once with accept: [filter]"
-    # Without `remote`, no server was asked: the filters count as they are recorded.
+    # If `remote` is None, the server was not asked, so we trust our records of the filters.
     if base.remote and base.metadata is None:
         if not (base.filters and isinstance(plan, Publish)):
             return None
@@ -95,16 +95,16 @@ def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:
 
 
 def filters_gone(base: Base) -> list[str]:
-    """Return the filters that the last refresh saw and that are gone now."""
+    """Return the filters that the last refresh found, and that are gone now."""
     present = base.filters_found if base.exists else ()
     return [each for each in base.filters if each not in present]
 
 
 def check_filters_kept(base: Base, held: Metadata, *, name: str) -> None:
-    """Check that the server has kept the filters that it had before a publish brought them again.
+    """Check, after a publish, that the server still has its former filters.
 
     Raises:
-        RefreshError: it has not.
+        RefreshError: a filter is missing.
     """
     if gone := [each for each in base.filters_found if each not in held.filters]:
         raise RefreshError(

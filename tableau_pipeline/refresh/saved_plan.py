@@ -1,4 +1,4 @@
-"""Saved plans: exactly what a person has seen, to be carried out as it is or not at all."""
+"""Saved plans: a later refresh carries out exactly the plan that a person has seen, or nothing."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -11,17 +11,18 @@ from tableau_pipeline.refresh.plan_file import PlanEntry
 
 
 class PlannedRows(Frozen):
-    """What an update does to a table; see `extracts.delta.RowCounts`."""
+    """How many rows an update deletes and inserts in a table; see `extracts.delta.RowCounts`."""
 
     deleted: int
     inserted: int
 
 
 class Published(Frozen):
-    """What a plan builds on: the data source on the server, and what we know of its rows.
+    """The state that a plan builds on: the data source on the server, and our record of its rows.
 
     Attributes:
-        updated_at: the server's time stamp; like `revision`, None if the server was not asked.
+        updated_at: the server's time stamp. This and `revision` are None if the server was not
+            asked.
         tables: the published content of each table; None if it is not known.
     """
 
@@ -32,16 +33,16 @@ class Published(Frozen):
 
 
 class SavedPlan(PlanEntry):
-    """One refresh, with everything that it depends on. It holds no values of rows.
+    """The plan of one refresh, with all facts that the plan depends on, but no values of rows.
 
     Attributes:
-        at: when it was planned.
-        kind: what the refresh does; `mode` says how it publishes, if it does.
-        moves: "rename" or "move", if the refresh does so.
-        rows: what an update does to each table.
-        tables: the versions and cutoffs to publish.
-        base: what is published; None if nothing is.
-        full, metadata_only, accept: as in `Options`.
+        at: the time of the plan.
+        kind: what the refresh does. If the refresh publishes, `mode` is the publish mode.
+        moves: "rename" if the refresh renames the data source, "move" if it moves the data source.
+        rows: how many rows an update deletes and inserts in each table.
+        tables: the content to publish: versions of models, and cutoffs.
+        base: the published state; None if the data source does not exist.
+        full, metadata_only, accept: see `Options`.
     """
 
     listed_as: ClassVar = "plans"
@@ -58,11 +59,11 @@ class SavedPlan(PlanEntry):
     accept: tuple[Accept, ...]
 
     def moved(self, now: "SavedPlan", *, is_touched: bool) -> Iterator[str]:
-        """Yield a phrase for each fact that is not as planned.
+        """Yield a phrase for each fact that has changed since this plan.
 
         Args:
-            now: the plan that follows from the facts as they are now.
-            is_touched: whether somebody may have changed the data source on the server.
+            now: the plan that follows from the present facts.
+            is_touched: whether another user may have changed the data source on the server.
         """
         if self.declaration != now.declaration:
             yield "its declaration has changed"
