@@ -1,4 +1,4 @@
-"""Render refusals for a log, Dagster's launchpad, the command line, and Markdown."""
+"""Render refusals for a log, Dagster's launchpad, the command line and Markdown."""
 
 import logging
 import re
@@ -18,10 +18,10 @@ class Face(StrEnum):
 
 
 def command(key: str, accepts: Sequence[str] = (), *, models: bool = False) -> str:
-    """Return the command that repeats a refresh, and accepts the refusals in `accepts`.
+    """Return the command that repeats a refresh and accepts these refusals.
 
     Args:
-        models: whether the command runs the models of the data source first.
+        models: whether the command first runs the models of the data source.
     """
     options = ["--models"] if models else []
     options += [f"--accept {accept}" for accept in accepts]
@@ -29,7 +29,7 @@ def command(key: str, accepts: Sequence[str] = (), *, models: bool = False) -> s
 
 
 def markdown_text(text: str) -> str:
-    """Escape Markdown, and each @, with which GitHub would notify a user."""
+    """Escape Markdown. Also escape each @, so that GitHub does not notify the user after it."""
     return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
 
 
@@ -38,13 +38,14 @@ def rendered(
 ) -> str:
     """Render the refusals of a data source.
 
-    LOG: problem and remedy, one line per refusal. LAUNCHPAD: the run config that accepts the
-    refusals; "" if there is nothing to accept. COMMAND_LINE: the command that accepts the refusals;
-    "" if there is nothing to accept. MARKDOWN: a list with codes.
+    The result depends on the face. LOG: one line for each refusal, with problem and remedy.
+    LAUNCHPAD: the run config that accepts the refusals. COMMAND_LINE: the command that accepts the
+    refusals. MARKDOWN: a list with codes. For the launchpad and the command line, it is "" if
+    nothing can be accepted.
 
     Args:
         key: the asset key of the data source.
-        step: the step whose run config has the key `accept`; None if no step has it.
+        step: the step whose run config has the key `accept`; None if no step has this key.
     """
     accepts = accepts_of(refusals)
     match face:
@@ -62,11 +63,11 @@ def rendered(
 
 
 def megabytes(size: int) -> str:
-    """Format a number of bytes in megabytes of 10^6 bytes: "0.13 MB", "1,204.5 MB"."""
+    """Format a number of bytes in megabytes of 10^6 bytes, such as "0.13 MB" or "1,204.5 MB"."""
     return f"{size / 1e6:,.2f} MB" if size < 1e8 else f"{size / 1e6:,.1f} MB"
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """Return what was logged, without the run and the step that Dagster puts before it."""
+    """Return the text of a log record, without the run and the step that Dagster adds before it."""
     meta = getattr(record, "dagster_meta", {})
     return str(meta.get("orig_message") or record.getMessage())

@@ -137,7 +137,7 @@ class _Sides:
     def compared(
         self, rows: tuple[int, int], memory: int, progress: Callable[[float], None]
     ) -> tuple[Differences, int]:
-        """Compare in as few slices as memory allows; return the differences, and their number."""
+        """Compare in as few slices as memory allows; return the differences and slice count."""
         count = self._by_key if self.key else self._by_whole_rows
 
         def compare(slices: int) -> tuple[list[list[int]], int]:

@@ -1,4 +1,4 @@
-"""Send requests, and record enough for the next refresh to find out what became of them."""
+"""Send requests, and record enough that the next refresh can find out their outcomes."""
 
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
@@ -45,15 +45,18 @@ from tableau_pipeline.refresh.timing import phase
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What came of the requests for one decision.
+    """The result of the requests for one decision.
 
     Attributes:
-        reached: the checkpoint that was reached; None if no update can build on it.
-        intent: the recorded intent; None if nothing had to be sent.
-        distrust: why another user may have changed the data source as well; None if no user has.
-        warnings: what a user should know although nothing is wrong.
-        metadata: the metadata on the server, if they were read after a file brought new ones.
-        merged: the metadata that the file brought; None if the server made or kept the metadata.
+        reached: the checkpoint that the requests reached; None if no update can build on the
+            result.
+        intent: the recorded intent of the last request; None if nothing had to be sent.
+        distrust: why another user may have changed the data source, too; None if only we changed
+            it.
+        warnings: sentences that a user should read, although the requests succeeded.
+        metadata: the metadata on the server, if a sent file replaced them, and if they were read
+            afterwards.
+        merged: the metadata in the sent file; None if the server made or kept the metadata.
     """
 
     reached: Checkpoint | None
@@ -69,13 +72,13 @@ class Sent:
         return replace(self, warnings=(*self.warnings, *warnings))
 
     def proved(self) -> "Sent":
-        """Return this result as proved: the server shows the metadata that the request brought."""
+        """Return this result as proved, because the server shows the metadata of the sent file."""
         intent = self.intent and self.intent.model_copy(update={"is_deduced": False})
         return replace(self, intent=intent)
 
 
 class FailedRequestError(RefreshError):
-    """A request of ours had no effect, as far as is known.
+    """As far as we know, a request of ours had no effect.
 
     Attributes:
         intent: the recorded intent of the request.
@@ -91,11 +94,11 @@ class NoReasonError(FailedRequestError):
 
 
 class LostOutcomeError(FailedRequestError, UnknownOutcomeError):
-    """The job of the request is over or may not be asked for, and its effect is unknown."""
+    """We do not know the effect of a request, because its job is gone or hidden from our user."""
 
 
 def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> Checkpoint:
-    """Return the checkpoint that was reached, with what the server shows of the data source."""
+    """Return a reached checkpoint, with the data source's time stamp and revision on the server."""
     stamp = {"updated_at": remote.updated_at, "revision": remote.revision}
     return target.model_copy(update={"luid": remote.luid, **stamp, **more})
 
@@ -109,7 +112,7 @@ _NEXT_STEP = {
 
 @contextmanager
 def _no_refusal(doing: str) -> Generator[None]:
-    """Turn refusals into errors: another road may be taken only if the request was refused."""
+    """Turn refusals into errors: a refusal would mean that the request itself was refused."""
     try:
         yield
     except RefusedError as error:
@@ -124,13 +127,14 @@ class Sender:
 
     Attributes:
         tags: the tags that mark the data source as ours.
-        site: what our sessions have seen the site do.
-        effects: looks at the data source if the server does not report on jobs.
-        seconds: the seconds that each phase of this refresh took.
-        late: the windows of our updates whose time stamps may still come.
-        sent: the number of requests that were sent.
-        accepted: whether the server has accepted any of them.
-        uploaded: the bytes of each file that the current attempt has uploaded.
+        site: the record of what our sessions have learned about the site.
+        effects: the object that looks for effects in the data source, if the server does not show a
+            job.
+        seconds: how many seconds each phase of this refresh took.
+        late: the windows of our updates whose effect on the time stamp may still show.
+        sent: the number of requests for which an intent was made.
+        accepted: whether the server has accepted any request.
+        uploaded: the size in bytes of each file that the current attempt has uploaded.
     """
 
     claim: HeldClaim
@@ -146,12 +150,12 @@ class Sender:
 
     @property
     def in_place(self) -> InPlace:
-        """Changes the data source in place, knowing which of our time stamps are late now."""
+        """The object that changes the data source in place."""
         return InPlace(self.server, self.late)
 
     @property
     def server(self) -> TableauSite:
-        """The server to send to."""
+        """The session on the site."""
         return self.jobs.server
 
     def publish(
@@ -168,17 +172,17 @@ class Sender:
 
         Args:
             to: the data source to replace; None to create one.
-            keeps_work: whether the file brings metadata that may include users' edits.
+            keeps_work: whether the metadata in the file may include users' edits.
 
         Raises:
-            RefusedError: the server refused; it holds what it held before.
-            DriftError: another user changed the data source meanwhile; nothing was sent.
+            RefusedError: the server refused the request. The data source is unchanged.
+            DriftError: another user changed the data source in the meantime. Nothing was sent.
             NoReasonError: the job failed, and the server gives no reason.
-            LostOutcomeError: the job is over, and its effect is unknown.
+            LostOutcomeError: the effect of the job is unknown.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
-        # The server identifies the data source by its name. If another user renamed or moved it,
-        # publishing under the declared name would create a second data source.
+        # A publish identifies the data source by its name. If another user has renamed or moved the
+        # data source, a publish under the declared name would create a second data source.
         name, project_id = (to.name, to.project_id) if to else (target.name, project_id)
         upload = self._upload(file)
         fields: dict[str, Any] = {"mode": mode, "name": name, "project_id": project_id}
@@ -202,14 +206,14 @@ class Sender:
         to: RemoteDatasource,
         distrust: Distrust | None = None,
     ) -> Sent:
-        """Change the published data.
+        """Change rows of the published data source.
 
-        It raises what `publish` and `TableauSite.update` raise.
+        The errors are those of `publish` and of `TableauSite.update`.
 
         Args:
             batch: the actions on the tables in `payload`, as JSON.
-            target: the checkpoint to reach; None if no update can build on the result; `distrust`
-                then gives the reason.
+            target: the checkpoint that the update leads to; None if no update can build on the
+                result. Then `distrust` has the reason.
         """
         upload = self._upload(payload) if payload else None
         fields = {"name": to.name, "project_id": to.project_id}
@@ -229,7 +233,7 @@ class Sender:
 
     @contextmanager
     def reading_files(self) -> Generator[None]:
-        """Read files of this refresh, which a later refresh may have removed.
+        """Read files of this refresh in the block; another refresh may have removed the files.
 
         Raises:
             OvertakenError: a file is gone, and a later refresh has claimed the data source.
@@ -264,30 +268,31 @@ class Sender:
         doing: str,
         actions: str = "",
     ) -> Sent:
-        """Record the intent, check that nothing changed, send the request and wait for it."""
-        # Store the intent first, so that a refresh that claims after our check sees the intent.
-        # Storing it checks the claim.
+        """Record the intent, check that nothing changed, send the request and wait for its job."""
+        # Store the intent first, which also checks the claim. So if another refresh claims the data
+        # source after the check, it finds the intent.
         self._store(intent)
         try:
             self._check_unchanged(intent, before)
-            # A failing network may have made that check take minutes: another run may have begun.
+            # With a failing network, this check may take minutes, and another refresh may have
+            # begun.
             self.claim.check_fence()
         except BaseException:
-            # An open intent would make the next run wait for a job that does not exist.
+            # Do not leave the intent open: the next run would wait for a job that does not exist.
             self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise
         with phase(self.seconds, "job"):
             try:
                 job_id = call()
             except (RefusedError, NotAcceptedError) as error:
-                # We have seen servers carry out requests that they refused.
+                # Some servers have carried out a request although they refused it.
                 if isinstance(error, NoUpdatesError) and self._is_listed(intent):
                     message = f"{error} Nevertheless, its job is listed. {_UNKNOWN_OUTCOME}"
                     raise UnknownOutcomeError(message) from error
                 self._record(intent, outcome=Outcome.REFUSED, note=str(error))
                 raise
             except UnreachableError as error:
-                # The server may have received the request, so the intent stays open.
+                # Leave the intent open, because the server may have received the request.
                 raise UnknownOutcomeError(str(error)) from error
             self.accepted = True
             if job_id is None:
@@ -303,7 +308,8 @@ class Sender:
         try:
             self.claim.append(intent)
         except (OSError, StoreError):
-            # The store may have it all the same, and the next run would wait for its job.
+            # The store may have the intent in spite of the error, and the next run would wait for
+            # its job.
             with suppress(OSError, RefreshError):
                 self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise
@@ -314,7 +320,7 @@ class Sender:
         return any(job.kind != "publish" for job in look_up or ())
 
     def _learn_word(self, intent: Intent) -> None:
-        """Learn, once, which word the site uses in its list for jobs of this kind."""
+        """Learn the word for this kind of job in the list of the site, unless it is known."""
         kind, facts = intent.job_kind, self.site.facts
         if kind in facts.job_words.values() or facts.lists_jobs.get(intent.user) is False:
             return
@@ -326,14 +332,15 @@ class Sender:
     def _wait_for_job(
         self, intent: Intent, before: RemoteDatasource | None, *, doing: str, actions: str
     ) -> Sent:
-        """Wait for the server's job, and look at its result."""
+        """Wait for the server's job, and return its result."""
         stamps: list[datetime] = []
 
         def look() -> None:
             stamp = self.server.updated_at(str(intent.luid))
             stamps.extend([stamp] if stamp else [])
 
-        # Look meanwhile, because our time stamp will hide the time stamps of other users' changes.
+        # Read the time stamp during the wait: at the end, our own time stamp hides those of other
+        # users.
         status = self.jobs.wait(str(intent.job_id), meanwhile=look if intent.luid else None)
         if isinstance(status, NoJob):
             return self._wait_for_effect(intent, before, status, doing=doing)
@@ -357,7 +364,7 @@ class Sender:
             f"{status.notes or 'It gave no reason; look in the logs of its backgrounder.'} "
             f"{actions}The data source holds what it held before. {_NEXT_STEP.get(outcome, '')}"
         )
-        # A numeric code alone is not a reason.
+        # Only text is a reason; a numeric code is not.
         if outcome is Outcome.FAILED and not any(map(str.isalpha, status.notes)):
             return NoReasonError(message, intent)
         return RefreshError(message)
@@ -365,7 +372,7 @@ class Sender:
     def _wait_for_effect(
         self, intent: Intent, before: RemoteDatasource | None, no_job: NoJob, *, doing: str
     ) -> Sent:
-        """Wait until the data source shows the effect of a job that the server does not show us."""
+        """Wait until the data source shows the effect of a request, whose job the server hides."""
         self.learn_of(no_job, intent)
         timeouts, is_over = self.jobs.timeouts, no_job is NoJob.GONE
         seconds = timeouts.listing if intent.luid is None else timeouts.timestamp
@@ -397,29 +404,29 @@ class Sender:
         )
 
     def _note_still(self) -> None:
-        """Note that an update, whose job is gone, has left the time stamp where it was.
+        """Note that an update, whose job is gone, did not change the time stamp.
 
-        A failed job leaves it there, too. So only two updates in a row show that updates on this
-        site do not move it.
+        A failed job does not change the time stamp, either. So only two such updates in a row show
+        that updates on this site never change the time stamp.
         """
         if self.site.facts.noted_still and not self.site.facts.updates_move_stamp:
             self.site.learn(updates_move_stamp=False)
         self.site.learn(noted_still=True)
 
     def _can_no_longer_run(self, intent: Intent) -> bool:
-        """Whether the server's time limits for the queue and for jobs have passed."""
+        """Whether the time limits for the queue and for jobs have passed since a request."""
         limit = self.jobs.timeouts.queue + self.jobs.timeouts.job
         return self.server.now() >= intent.recorded_at + timedelta(seconds=limit)
 
     def learn_of(self, why: NoJob, intent: Intent) -> None:
-        """Remember why the server does not report on this job."""
+        """Record why the server does not show a job."""
         if why is NoJob.GONE:
             self.site.learn(loses_jobs=True)
         elif self.site.facts.reads_jobs.get(intent.user) is not False:
             self._learn_reads_jobs(may=False)
 
     def reads_jobs(self) -> bool:
-        """Whether this user may ask for jobs; the server is asked once, and the answer recorded."""
+        """Return whether this user may ask for jobs; ask the server once, and record the answer."""
         may = self.site.facts.reads_jobs.get(self.server.user_id)
         if may is None:
             self._learn_reads_jobs(may=(may := self.server.may_read_jobs()))
@@ -434,9 +441,10 @@ class Sender:
             )
 
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
-        """Whether the site itself explains a change that another user may have made.
+        """Whether a change, which may be another user's, comes from the site itself.
 
-        A change that has followed two of our jobs in the same way is the site's, not a user's.
+        If two of our jobs were followed by the same change, the site makes the change, and not a
+        user.
         """
         facts, lag, is_publish = self.site.facts, change.lateness, intent.mode is not None
         is_odd = change.made is not None and change.made not in change.revisions
@@ -451,7 +459,7 @@ class Sender:
         return is_known
 
     def _find_created(self, intent: Intent, luid: str | None) -> RemoteDatasource:
-        """Find the data source that was just created, and that may be listed some seconds late."""
+        """Return the data source that we have just created; wait until the server lists it."""
         if luid and (remote := self.server.find_by_luid(luid)):
             return remote
         until = self.server.now() + timedelta(seconds=self.jobs.timeouts.listing)
@@ -463,10 +471,10 @@ class Sender:
         raise AssertionError("pauses have no end")
 
     def _check_unchanged(self, intent: Intent, before: RemoteDatasource | None) -> None:
-        """Check that the data source is still as it was when the refresh was planned.
+        """Check that the data source has not changed since the refresh was planned.
 
         Raises:
-            DriftError: another user changed, removed or created the data source meanwhile.
+            DriftError: another user changed, removed or created the data source in the meantime.
         """
         if before is None:
             is_same = self.server.find_by_name(intent.name, project_id=intent.project_id) is None
@@ -487,27 +495,29 @@ class Sender:
         window: Window | None,
         stamps: Collection[datetime],
     ) -> Sent:
-        """Record that the request has taken effect, and what the data source has shown since."""
+        """Record that the request has taken effect, and the state of the data source afterwards."""
         server, target, metadata = self.server, intent.target, None
         if target and intent.mode in NEW_METADATA:
-            # Read the metadata before the stamp, which shows whether another user changed them.
-            # If that fails, raise nothing: the request took effect, and the next run reports it.
+            # Read the metadata before the time stamp, which shows whether another user has changed
+            # them. Ignore an error: the request took effect, and the next run reports the error.
             with suppress(RefusedError, UnreadableError):
                 metadata = server.metadata(remote.luid)
             remote = look_up(server, remote.luid)
         change, distrust = self._explain(intent, before, remote, window, stamps)
         missed = misdirected(intent, remote)
         if missed:
-            # Then the data source may have its former metadata, even if its rows look right.
+            # The data source may have its former metadata, even if the rows are equal.
             intent = intent.model_copy(update={"is_deduced": True})
         distrust = distrust or missed
         if target:
-            # A single new revision is ours, and so are the metadata, whatever the time stamp shows.
+            # If there is only one new revision, it is ours. So the metadata are ours, too, whatever
+            # the time stamp shows.
             is_ours = intent.brings_ours and (distrust is None or change.made == 1)
             digest = metadata.digest if metadata and is_ours else target.metadata
             target = completed(intent.reached or target, remote, metadata=digest, late=self.late)
-        # Record before tagging, whose failure must not lose the outcome. Record distrust here: a
-        # later refresh would see only the last time stamp, which may be ours.
+        # Record the outcome before we tag, so that an error of tagging does not lose the outcome.
+        # Record the distrust, too: a later refresh sees only the last time stamp, which may be
+        # ours.
         intent = self._record(
             intent,
             outcome=Outcome.DONE,
@@ -533,10 +543,11 @@ class Sender:
         window: Window | None,
         stamps: Collection[datetime],
     ) -> tuple[Change, Distrust | None]:
-        """Explain what a data source shows after a request of ours, and learn what the site does.
+        """Explain the change of a data source after our request; learn how the site behaves.
 
         Returns:
-            The change, and why another user may have made it as well; None if no user has.
+            The change, and why another user may have changed the data source, too; None if only we
+            changed it.
         """
         is_update, site = intent.mode is None, self.site
         change = Change(
@@ -563,16 +574,17 @@ class Sender:
     def _note_late(
         self, remote: RemoteDatasource, before: RemoteDatasource | None, update: Window | None
     ) -> None:
-        """Note our updates whose time stamps may come later, as they do on some sites.
+        """Note our updates whose effect on the time stamp may show later, as happens on some sites.
 
         Args:
-            update: when our last request took effect, if it was an update.
+            update: the window in which our last request took effect; None if it was no update.
         """
         now, earlier = self.server.now(), self.late
         self.late = still_late(earlier, now=now)
         if update and before and self.site.facts.updates_move_stamp is not False:
             stamp = remote.updated_at
-            # The stamp did not move, or an earlier update may have moved it: ours may still come.
+            # The time stamp did not change, or an earlier update may have changed it. So the effect
+            # of our last update may still show.
             if stamp == before.updated_at or is_late(stamp, earlier):
                 self.late = (*self.late, update)
 

@@ -1,4 +1,4 @@
-"""Everything that a refresh of one data source works with."""
+"""What a refresh of one data source needs: its declaration, models, journal and server."""
 
 import logging
 import time
@@ -23,26 +23,28 @@ from tableau_pipeline.publishing.site import TableauSite
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A data source, and everything that its refreshes work with.
+    """A data source, and everything that its refreshes need.
 
     Attributes:
-        snapshots: the versions of the models. The newest are read only once the claim is held,
-            because an older version must not be published last.
-        server: opens a session when it is first needed.
-        folder: the folder for built files, the same for every run of a data source.
-        backups: the folder, or its URL in an object store, where data sources with users' edits
-            are saved before they are replaced.
-        now: returns the time of the refresh, from which rolling windows count.
-        sleep: waits for this number of seconds.
+        snapshots: the versions of the models. A refresh reads the newest versions only when it has
+            the claim. Otherwise, a later refresh might publish older versions.
+        server: a function that opens a session on the site.
+        folder: the folder for built files. It is the same for all runs of a data source.
+        backups: the path or URL of the folder in which data sources with users' edits are saved
+            before they are replaced.
+        now: a function that returns the time of the refresh. Rolling windows count back from this
+            time.
+        sleep: a function that waits for a number of seconds.
         takeover: whether to take over data sources that another deployment publishes.
-        link: the address of the asset in Dagster's web UI; None if that is not known.
-        inherited: metadata of the models' columns from other sources; the keys are pairs of a model
-            and a column.
-        original_digest: `whole_digest` of the declaration before `in_environment` changed it; "" if
-            it did not.
+        link: the URL of the asset in Dagster's web UI; None if it is not known.
+        inherited: metadata of the models' columns from sources outside of Spark; the keys are pairs
+            of a model and a column.
+        original_digest: `whole_digest` of the declaration before `in_environment` changed the
+            declaration; "" if `in_environment` did not change it.
         samples: whether refusals may show values of rows.
-        rejected: returns, for each model, the names of the checks that rejected its newest rows.
-            Call it only once the claim is held, because the rows are read only then.
+        rejected: a function that returns, for each model, the names of the checks that rejected its
+            newest rows. Call this function only with the claim, because the rows are read only
+            then, too.
     """
 
     declaration: Declaration
@@ -65,12 +67,12 @@ class Setup:
 
     @property
     def written(self) -> Path | str:
-        """The folder, or its URL, for the values of metadata that refreshes have set."""
+        """The path or URL of the folder for values of metadata that refreshes have set."""
         return _sibling(self.backups, "metadata")
 
     @property
     def sites(self) -> Path | str:
-        """The folder, or its URL, for the records of sites."""
+        """The path or URL of the folder for the records of sites."""
         return sites_folder(self.backups)
 
     def builder(self, models: Models) -> Builder:
@@ -93,7 +95,7 @@ class Setup:
 
 
 def sites_folder(backups: Path | str) -> Path | str:
-    """Return the folder, or its URL, for the records of what sites were seen to do."""
+    """Return the path or URL of the folder for the records of sites."""
     return _sibling(backups, "sites")
 
 
@@ -105,7 +107,7 @@ def _sibling(folder: Path | str, name: str) -> Path | str:
 
 @contextmanager
 def newest_models(setup: Setup) -> Generator[Builder]:
-    """Give a builder of files from the newest version of each model.
+    """Yield a builder of files from the newest version of each model.
 
     Raises:
         RefusedError: a model has no snapshot, or cannot be published.

@@ -1,4 +1,4 @@
-"""How long the phases of a refresh take."""
+"""Measure the time that each phase of a refresh takes."""
 
 import time
 from collections.abc import Generator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def phase(seconds: dict[str, float], name: str) -> Generator[None]:
-    """Add the time that the block takes to the seconds of a phase."""
+    """Add the duration of the block to the seconds of a phase."""
     started = time.monotonic()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Decide whether the server may be sent an update, or only whole files."""
+"""Decide whether a refresh may send an update, or only whole files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,15 +10,16 @@ from tableau_pipeline.core.drift import LONGEST_LAG, RemoteDatasource, is_late
 from tableau_pipeline.core.site_record import SiteRecord
 from tableau_pipeline.publishing.site import TableauSite
 
-# Try refused updates again after this time: an administrator may have allowed them meanwhile.
+# After a refused update, send whole files for this time. Then try an update again, because an
+# administrator may have allowed updates.
 _RETRY_AFTER = timedelta(days=7)
 
 
 def record_of(server: TableauSite, place: Path | str) -> SiteRecord:
-    """Return the record of what the site of a session was seen to do.
+    """Return the record of what our sessions have learned about a site.
 
     Args:
-        place: the folder of such records, or its URL.
+        place: the path or URL of the folder of these records.
     """
     return SiteRecord(place, server=server.url, site=server.site, release=server.release)
 
@@ -26,11 +27,11 @@ def record_of(server: TableauSite, place: Path | str) -> SiteRecord:
 def learn_of_stamp(
     site: SiteRecord, checkpoint: Checkpoint, remote: RemoteDatasource, *, now: datetime
 ) -> None:
-    """Learn whether the last update has moved the time stamp after its refresh had looked at it.
+    """Learn whether the last update changed the time stamp only after the end of its refresh.
 
     Args:
-        checkpoint: what the server is certainly known to hold.
-        now: the time of the server.
+        checkpoint: the checkpoint that the server certainly has.
+        now: the present time by the server's clock.
     """
     if not checkpoint.late:
         return
@@ -45,11 +46,11 @@ def learn_of_stamp(
 
 @dataclass(frozen=True, slots=True)
 class WholeFiles:
-    """Only whole files may be sent.
+    """The reason why a refresh may send only whole files.
 
     Attributes:
-        why: the reason, as a phrase.
-        warning: what a user can do about it; None if nothing.
+        why: the reason in words, as a part of a sentence.
+        warning: what a user can do to make updates possible; None if a user can do nothing.
     """
 
     why: str
@@ -69,10 +70,11 @@ def whole_files(
     """Return why only whole files may be sent; None if an update may be sent.
 
     Args:
-        site: what the site was seen to do.
-        refused: why the last update of this data source failed; None if it did not.
+        site: the record of what our sessions have learned about the site.
+        refused: why the last update of this data source failed; None if it did not fail.
         is_own: whether this user owns the data source.
-        reads_jobs: returns whether this user may ask for jobs; it may ask the server.
+        reads_jobs: a function that returns whether this user may ask for jobs; it may ask the
+            server.
         declaration: the digest of the declared tables.
     """
     if server.payload_limit == 0:
@@ -81,7 +83,8 @@ def whole_files(
         server, site, refused, is_own=is_own, declaration=declaration, now=now
     ):
         return limitation
-    # A publish always shows in the data source. Whether an update does depends on the site.
+    # The effect of a publish always shows in the data source. The effect of an update shows on some
+    # sites only.
     moves = site.facts.updates_move_stamp
     if not reads_jobs() and not moves:
         return WholeFiles(
@@ -104,7 +107,7 @@ def _after_refusal(
     declaration: str,
     now: datetime,
 ) -> WholeFiles | None:
-    """Return why an update would probably be refused again; None if nothing suggests it."""
+    """Return why the server would probably refuse an update again; None to try an update."""
     if (
         refused
         and refused.is_final
