@@ -34,9 +34,9 @@ _NOT_TEXTS = ("job_timeout", "queue_timeout", "takeover")
 
 
 def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
-    """Return every resource of the pipeline, set up from the environment.
+    """Return all resources of the pipeline, set up from environment variables.
 
-    Keys: "spark", "hyper", "tableau", "snapshots". No variable is required at this point.
+    The keys are "spark", "hyper", "tableau" and "snapshots". No variable is required yet.
 
     Args:
         keep_days: see `SnapshotIOManager`.
@@ -44,7 +44,7 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     Raises:
         RefusedError: a variable has an invalid value.
     """
-    # Check this variable now, when the location loads, not at the first refresh.
+    # Check this variable when the code location loads, before the first refresh.
     tableau_project_root()
     spark = SparkResource(
         **{
@@ -56,8 +56,8 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     for name in TableauServerResource.model_fields:
         variable = f"TABLEAU_{name.upper()}"
         if value := os.environ.get(variable):
-            # The web UI never shows the value of an EnvVar. Dagster treats it as a text, so other
-            # types are given as they are.
+            # Pass texts as EnvVars, because the web UI never shows the value of an EnvVar. Pass
+            # numbers and flags as plain values, because the value of an EnvVar is always a text.
             tableau[name] = value if name in _NOT_TEXTS else dg.EnvVar(variable)
     snapshots: dict[str, Any] = {"root": str(shared_place("snapshots")), "keep_days": keep_days}
     if value := os.environ.get("PIPELINE_CACHE_GB"):

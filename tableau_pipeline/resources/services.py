@@ -1,4 +1,4 @@
-"""The Dagster resources for Spark, Hyper and Tableau, and their errors as failures of a step."""
+"""Define the Dagster resources for Spark, Hyper and Tableau; turn errors into failed steps."""
 
 import logging
 import os
@@ -25,13 +25,13 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.rendering import Face, rendered
 from tableau_pipeline.snapshots.spark import spark_session
 
-# The launchpad shows this instead of a secret, and sends it back as the value.
+# The launchpad shows this text instead of a secret, and sends the text back as the value.
 _MASK = "********"
 _SECRETS = ("token_value", "password", "connected_app_secret_value")
 
 
 def _secret(name: str) -> Any:
-    """Return the field of a setting that Dagster never shows."""
+    """Return the field of a secret setting, whose value Dagster never shows."""
     return Field(
         default=None,
         description=variable_of(name),
@@ -43,7 +43,7 @@ def _secret(name: str) -> Any:
 class TableauServerResource(dg.ConfigurableResource):
     """A site of Tableau Server or Tableau Cloud, and one of the three ways to sign in.
 
-    Missing settings are reported when a refresh needs them, not before.
+    A missing setting is an error only when a refresh needs the setting.
     """
 
     server_url: str | None = Field(default=None, description="TABLEAU_SERVER_URL")
@@ -87,7 +87,7 @@ class TableauServerResource(dg.ConfigurableResource):
     ) -> AbstractContextManager[TableauSite]:
         """Open a session on the site for a `with` block; the session's `.tsc` is the TSC client.
 
-        Arguments and errors are as in `ServerSettings.session`.
+        For the other arguments and the errors, see `ServerSettings.session`.
         """
         log = log or logging.getLogger(__name__)
         return self._settings.session(log, counts=counts, people=people)
@@ -100,7 +100,7 @@ class TableauServerResource(dg.ConfigurableResource):
 
 
 class SparkResource(LazyPySparkResource):
-    """A Spark session in UTC, started when a step first needs it and shared by the run."""
+    """A Spark session in UTC, which starts when a step first needs it; the run shares it."""
 
     spark_config: dict[str, str] = Field(
         default_factory=dict, description="Further Spark settings; an EnvVar is not resolved here."
@@ -130,7 +130,7 @@ class SparkResource(LazyPySparkResource):
 
 
 class HyperResource(dg.ConfigurableResource):
-    """hyperd, the engine behind `.hyper` files: one process for each run."""
+    """hyperd, which reads and writes `.hyper` files: one process for each run."""
 
     memory_limit: str = Field(
         default="50%",
@@ -141,17 +141,17 @@ class HyperResource(dg.ConfigurableResource):
 
     @property
     def process(self) -> Hyperd:
-        """The running hyperd process."""
+        """The hyperd process, which starts when it is first needed."""
         return hyper_process(memory_limit=self.memory_limit, telemetry=self.telemetry)
 
     def connect(
         self, path: str | Path | None = None, create_mode: CreateMode = CreateMode.NONE
     ) -> Connection:
-        """Connect to hyperd, and to the `.hyper` file at `path`, in UTC; a context manager."""
+        """Connect to hyperd, in UTC, and to the `.hyper` file at `path`, for a `with` block."""
         return connect(self.process, path, create_mode)
 
 
-# Comes before the message of a refusal if nothing names the data folder.
+# The text before the message of a refusal, if no variable names the data folder.
 _FOLDER_HINT = (
     "Neither PIPELINE_DATA_DIR nor DAGSTER_HOME is set, so this run may look for records and "
     "snapshots in another folder than earlier ones. Set both as they were then, and run again. "
@@ -159,18 +159,19 @@ _FOLDER_HINT = (
 )
 
 
-# The codes of refusals for lack of something that another data folder may have.
+# Refusals with these codes may mean that the run uses the wrong data folder.
 _MAY_LACK = (Code.OTHER_DEPLOYMENT, Code.NO_SNAPSHOT)
-# The metadata keys of a refused step. RUN_CONFIG: the run config that accepts the refusal, for the
-# launchpad or `dg launch --config`. CODE: the codes in the documentation. REFUSALS: all as JSON.
+# The metadata keys of a refused step. RUN_CONFIG: the run config that accepts the refusals, for the
+# launchpad or `dg launch --config`. CODE: the codes of the refusals, which the documentation
+# explains. REFUSALS: all refusals as JSON.
 RUN_CONFIG, CODE, REFUSALS = "to accept it, put into the launchpad", "code", "refusals"
 
 
 class RefusedStepError(dg.Failure, DagsterUserCodeProcessError):
-    """The failure of a refused step: Dagster neither retries it nor reports a crash.
+    """The failure of a refused step. Dagster does not retry the step, and reports no crash.
 
-    It derives from Dagster's error of another process, for which Dagster shows only the message.
-    For other errors, Dagster also shows a stack of its own frames.
+    One base class is Dagster's class for errors of another process. For such errors, Dagster shows
+    only the message. For all other errors, Dagster also shows a stack of its own frames.
     """
 
     def __init__(self, message: str, metadata: Mapping[str, dg.MetadataValue]) -> None:
@@ -182,16 +183,15 @@ class RefusedStepError(dg.Failure, DagsterUserCodeProcessError):
 
 @contextmanager
 def as_failure(log: logging.Logger, *, step: str | None = None) -> Generator[None]:
-    """Turn an error of a refresh into a failure of the step; a refusal is not retried.
+    """Turn an error of a refresh into a failure of the step.
 
-    The traceback helps only developers of this package, so it is logged at debug level.
+    The traceback is logged at debug level, because it helps only developers of this package.
 
     Args:
-        step: the step whose run config takes the `accept` that a refusal asks for; None if no
-            step takes it.
+        step: the step whose run config has the key `accept`; None if no step has this key.
 
     Raises:
-        RefusedStepError: the refresh was refused.
+        RefusedStepError: the refresh was refused. The step is not retried.
         dagster.Failure: the refresh failed.
     """
     try:

@@ -1,6 +1,6 @@
 """The IO manager that stores and loads snapshots.
 
-Assets return DataFrames, and load DataFrames or Snapshots.
+Assets return DataFrames; they load DataFrames or Snapshots.
 """
 
 import time
@@ -29,21 +29,22 @@ from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
-# List partitions as of this time. As of now, Dagster lists only partitions that have ended, so if
-# the clock of this worker is late, the list could lack one that another worker has just stored.
+# List the partitions up to this time. Up to now, Dagster lists only partitions that have ended. If
+# the clock of this worker were late, the list would lack a partition that another worker has just
+# stored.
 _LATER = datetime(3000, 1, 1, tzinfo=UTC)
 _HOUR = 3600
 
 
 def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Part], bool]:
-    """Return a predicate that tells whether a part belongs to a partitions definition.
+    """Return a function that tells whether a part belongs to a partitions definition.
 
-    It compares key and window, because the key alone is not sufficient: "2025-01-05" may be a day
-    or a week.
+    The function compares the key and the window, because the key alone is not enough: "2025-01-05"
+    may be a day or a week.
 
     Args:
-        definition: static keys or time windows. With any other definition, or None, all stored
-            parts count.
+        definition: a definition by static keys or time windows. All stored parts belong to any
+            other definition, and to None.
     """
     match definition:
         case dg.StaticPartitionsDefinition():
@@ -55,7 +56,7 @@ def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Pa
 
 
 def unsupported(definition: dg.PartitionsDefinition | None) -> str:
-    """Explain what to do if snapshots do not support such partitions; "" if they do."""
+    """Return what to do if snapshots do not support these partitions; "" if they are supported."""
     if definition is None or isinstance(
         definition, dg.StaticPartitionsDefinition | dg.TimeWindowPartitionsDefinition
     ):
@@ -68,7 +69,7 @@ def unsupported(definition: dg.PartitionsDefinition | None) -> str:
 
 
 def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part], bool]:
-    """Return a predicate that tells whether a part is one of the partitions, ended or not."""
+    """Return a function that tells whether a part is one of the partitions, ended or not."""
     with dg.partition_loading_context(effective_dt=_LATER):
         first = definition.get_first_partition_window()
         last = definition.get_last_partition_window()
@@ -76,12 +77,13 @@ def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part
     def has(part: Part) -> bool:
         if not (first and last and part.span and part.partition):
             return False
-        # Compare numbers: a time in a repeated hour (fold) never equals a time in another zone.
+        # Compare times as numbers: a time in a repeated hour (fold) never equals a time in another
+        # zone.
         start, end = part.span.start.timestamp(), part.span.end.timestamp()
         if not first.start.timestamp() <= start <= last.start.timestamp():
             return False
         try:
-            # A short cut: Dagster takes seconds to compute three years of hourly windows.
+            # Avoid Dagster's own computation: three years of hourly windows would take seconds.
             if is_hourly(definition) and end - start == _HOUR:
                 key_start = definition.start_time_for_partition_key(part.partition)
                 if key_start.timestamp() == start:
@@ -99,10 +101,10 @@ PARTITION_EXPR = "partition_expr"
 
 
 class SnapshotIOManager(dg.ConfigurableIOManager):
-    """Stores what a model returns as its next version; loads the newest version of a model.
+    """Stores the rows of a model as its next version; loads the newest version of a model.
 
-    Spark reads a parameter annotated `DataFrame`. A parameter annotated `Snapshot`, or `dict[str,
-    Snapshot]` by partition, needs no JVM.
+    The annotation of a parameter decides how it is loaded. Spark reads a `DataFrame`. A `Snapshot`,
+    or a `dict[str, Snapshot]` by partition, needs no JVM.
     """
 
     root: str = Field(
@@ -139,18 +141,18 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
     @property
     def copies(self) -> LocalCopies:
-        """The local copies of files that hyperd reads."""
+        """The local copies of the files that hyperd reads from an object store."""
         return local_copies(int(self.cache_gb * 1e9))
 
     def snapshot(
         self, asset_key: str, definition: dg.PartitionsDefinition | None = None
     ) -> Snapshot | None:
-        """Return the newest version of a model; None if it has none.
+        """Return the newest version of a model; None if there is none.
 
         Args:
             asset_key: the key of the model; "a/b" is a key of two parts.
-            definition: the current partitions definition of the model. Stored partitions that
-                do not belong to it are left out. None to include all stored partitions.
+            definition: the current partitions definition of the model. The result leaves out stored
+                partitions that do not belong to it. None to include all stored partitions.
         """
         snapshot = self.store.newest(asset_key)
         if snapshot is None or definition is None:
@@ -159,11 +161,11 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         return snapshot.model_copy(update={"parts": parts}) if parts else None
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
-        """Store the rows of a model; their fingerprint becomes the data version of the asset."""
+        """Store the rows of a model, and make their fingerprint the data version of the asset."""
         asset_key = context.asset_key.to_user_string()
         if not isinstance(obj, DataFrame):
-            # Dagster does not call this for an asset that is annotated `-> None` or returns a
-            # MaterializeResult.
+            # Dagster does not call this method if an asset is annotated `-> None`, or if it returns
+            # a MaterializeResult.
             raise TypeError(
                 f'Model "{asset_key}" returned {"nothing" if obj is None else type(obj).__name__}: '
                 "return a Spark DataFrame, or give the asset another io_manager_key. An asset that "
@@ -176,16 +178,17 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         context.add_output_metadata({"seconds": round(time.monotonic() - started, 3)})
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
-        """Load the newest version of an upstream model, in the form that the parameter asks for."""
+        """Load the newest version of an upstream model, by the annotation of the parameter."""
         with as_failure(context.log):
             return self._loaded(context)
 
     def _stored(self, context: dg.OutputContext, rows: DataFrame) -> Snapshot:
-        """Store rows as a new version, and return it with only the partitions of this step."""
+        """Store rows as a new version; return the version with only the partitions of this step."""
         asset_key, run_id = context.asset_key.to_user_string(), context.run_id
         if not context.has_asset_partitions:
             if files := rows_of(rows):
-                # The model has not changed what Arrow has read exactly: store that, without Spark.
+                # The model returns rows that Arrow has read, without a change: store them without
+                # Spark.
                 return store_rows(files, self.store, asset_key=asset_key, run_id=run_id)
             return write_snapshot(rows, self.store, asset_key=asset_key, run_id=run_id)
         if problem := unsupported(context.asset_partitions_def):
@@ -197,7 +200,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
                 f'metadata={{"{PARTITION_EXPR}": "<column>"}} of the asset.'
             )
         if expression in rows.columns:
-            # A column name may need quotes in SQL, such as `order date`.
+            # Quote the column name for SQL: a name such as `order date` needs quotes.
             expression = f"`{expression.replace('`', '``')}`"
         partitions = _partitions(context)
         return write_partitions(
@@ -230,7 +233,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
 
 
 def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]:
-    """Return the keys of this step's partitions; time windows come as the values of the keys."""
+    """Return the partition keys of this step; for time windows, each key with its window."""
     definition, keys = context.asset_partitions_def, context.asset_partition_keys
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         windows = {key: definition.time_window_for_partition_key(key) for key in keys}
@@ -242,9 +245,9 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]
 
 
 def _report(context: dg.OutputContext, written: Snapshot) -> None:
-    """Report to Dagster what this step wrote: a whole version, or some partitions of it."""
+    """Report what this step wrote to Dagster: a whole version, or some of its partitions."""
     step = dg.AssetExecutionContext.get()
-    # Dagster stores one data version for all partitions of a step.
+    # Set only one data version, because Dagster stores one for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))
     context.add_output_metadata(
         {

@@ -1,7 +1,7 @@
 """Refresh data sources from a Python script, without Dagster.
 
-The functions that write models with Spark are in `tableau_pipeline.scripting.spark`: a process that
-only refreshes needs no Spark.
+A process that only refreshes needs no Spark. The functions that write models by Spark are in
+`tableau_pipeline.scripting.spark`.
 """
 
 import logging
@@ -81,12 +81,12 @@ __all__ = [
 
 _LOG = logging.getLogger(__name__)
 _OPTIONS, _TIMEOUTS = Options(), Timeouts()
-# Bytes that local copies of files in object stores may take.
+# The largest total size of local copies of files in object stores, in bytes.
 _COPIES_LIMIT = 10 * 10**9
 
 
 class Place(TypedDict):
-    """Where a data source, its models and its records are; see `refresh`."""
+    """The arguments that locate a data source, its models and its records; see `refresh`."""
 
     server: Callable[[], AbstractContextManager[TableauSite]]
     snapshots: Path
@@ -107,24 +107,24 @@ def refresh(
     timeouts: Timeouts = _TIMEOUTS,
     log: logging.Logger = _LOG,
 ) -> Refreshed:
-    """Make the published data source equal to the newest versions of its models, or refuse.
+    """Make the published data source equal to the newest versions of its models.
 
-    This has the same effect and guarantees as `components.PublishedDatasource` in Dagster. The
-    journal records what is published, and what is about to be sent. With the folder `journal` of a
-    Dagster project's data folder, the script and the project share one history.
+    The effect and the guarantees are those of `components.PublishedDatasource` in Dagster. The
+    journal records the published content, and each request before it is sent. If `journal` is the
+    folder of that name in a Dagster project's data folder, the script and the project share one
+    history.
 
     Args:
-        server: opens a session with `signed_in`; it is called when a session is first needed.
+        server: a function that opens a session with `signed_in`. A refresh calls this function when
+            it first needs a session.
         snapshots: the folder of all snapshots; `scripting.spark.write_snapshot` writes them.
         journal: the folder with the records of all data sources; the first refresh creates it.
-        folder: where the files that are sent are built. Pass the same folder to every refresh of
-            this data source: in its folder `kept`, a refresh saves users' edits before it replaces
-            them.
+        folder: the folder for built files. Pass the same folder to every refresh of this data
+            source. A refresh saves users' edits in the subfolder `kept` before it replaces them.
 
     Raises:
-        RefusedError: the declaration is wrong, or the refresh would be unsafe; nothing was
-            sent.
-        RefreshError: the refresh failed; the next refresh finds out whether the server applied it.
+        RefusedError: the declaration is wrong, or the refresh would be unsafe. Nothing was sent.
+        RefreshError: the refresh failed. The next refresh finds out what the server has done.
     """
     setup = _setup(
         declaration,
@@ -141,14 +141,14 @@ def refresh(
 def plan(
     declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
 ) -> Planned:
-    """Return what `refresh` with these arguments would do; change nothing. Errors are the same."""
+    """Return what `refresh` with these arguments would do, or raise its error; change nothing."""
     return refreshes.plan(_setup(declaration, **place), options)
 
 
 def build(
     declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
 ) -> Built:
-    """Build the full `.hyper` file, and send nothing. Arguments and errors are as in `refresh`."""
+    """Build the full `.hyper` file, and send nothing. For arguments and errors, see `refresh`."""
     return refreshes.build(_setup(declaration, **place), options)
 
 

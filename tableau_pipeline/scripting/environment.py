@@ -1,4 +1,4 @@
-"""The folders and stores of a deployment, as environment variables name them, and its user."""
+"""Find the folders, stores and user of a deployment, by environment variables."""
 
 import getpass
 import hashlib
@@ -15,19 +15,19 @@ from tableau_pipeline.objects.local_files import LocalCopies, scratch, temporary
 from tableau_pipeline.objects.storage import LocalStorage, ObjectStorage
 from tableau_pipeline.objects.stores import is_url
 
-# Gigabytes of local copies to keep, of the files that hyperd reads from an object store.
+# The largest total size of local copies of files in object stores, in gigabytes.
 CACHE_GB = 10
 _VARIABLE = "PIPELINE_DATA_DIR"
 _PACKAGE = "tableau-pipeline"
 
 
 def data_dir() -> Path:
-    """Return the data folder, for snapshots, journals and extracts: PIPELINE_DATA_DIR, if a path.
+    """Return the data folder, which has snapshots, journals and extracts.
 
-    If PIPELINE_DATA_DIR is a URL, that place holds the snapshots and journals, and the folder
-    returned here is in the temporary directory. If the variable is not set, the folder is `data/`
-    in this checkout while the checkout itself runs. For other projects it is `data/` in
-    DAGSTER_HOME; without DAGSTER_HOME, it is `data/` in the working directory.
+    If PIPELINE_DATA_DIR is a path, return this path. If PIPELINE_DATA_DIR is a URL, the snapshots
+    and journals are at the URL; return a folder in the temporary directory for the other files. If
+    PIPELINE_DATA_DIR is not set, and this checkout itself runs, return `data/` in the checkout.
+    Otherwise, return `data/` in DAGSTER_HOME; if DAGSTER_HOME is not set, in the working directory.
 
     Raises:
         RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
@@ -50,7 +50,7 @@ def user_data_dir() -> Path:
     if sys.platform == "darwin":
         return _home() / "Library" / "Application Support" / _PACKAGE
     given = os.environ.get("XDG_DATA_HOME", "")
-    # By the standard, a relative path is to be ignored.
+    # Ignore a relative path, as the XDG standard requires.
     parent = Path(given) if Path(given).is_absolute() else _home() / ".local" / "share"
     return parent / _PACKAGE
 
@@ -59,7 +59,7 @@ def _home() -> Path:
     try:
         return Path.home()
     except RuntimeError as error:
-        # The user of a container may have no entry in the list of users.
+        # In a container, the user may have no entry in the list of users.
         raise SettingError(
             f"HOME is not set, and this user has no home folder: set {_VARIABLE} to a folder that "
             "stays, or to a bucket, such as s3://bucket/folder"
@@ -67,7 +67,7 @@ def _home() -> Path:
 
 
 def in_checkout() -> bool:
-    """Whether the checkout of this package itself runs, and not another project."""
+    """Whether the checkout of this package runs as the project itself."""
     places = [Path(os.environ.get("DAGSTER_HOME") or ".").absolute(), Path.cwd()]
     is_below = any(place.is_relative_to(_checkout()) for place in places)
     return is_below and (_checkout() / "workspace.yaml").exists()
@@ -81,7 +81,7 @@ def in_object_store() -> bool:
     """Whether PIPELINE_DATA_DIR is the URL of an object store.
 
     Raises:
-        RefusedError: it is the URL of something else.
+        RefusedError: the variable is a URL, but not the URL of an object store.
     """
     return is_url(os.environ.get(_VARIABLE) or "", setting=_VARIABLE)
 
@@ -89,7 +89,7 @@ def in_object_store() -> bool:
 def shared_place(name: str) -> Path | str:
     """Return the path or URL of a folder that all hosts share, such as `snapshots` or `kept`.
 
-    `kept` has the data sources that were saved before they were replaced.
+    A refresh saves data sources in `kept` before it replaces them.
 
     Raises:
         RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
@@ -102,14 +102,14 @@ def shared_place(name: str) -> Path | str:
 def work_dir(*, keep: bool) -> Path:
     """Return the folder for the files that a refresh builds.
 
-    It is on the disk of this host. With `keep`, it is the data folder. Otherwise it is a folder
-    that this process removes at its end; if this process is killed, the next one removes it.
+    The folder is on the disk of this host. With `keep`, it is the data folder. Otherwise, this
+    process removes the folder at its end; if this process is killed, the next process removes it.
     """
     return data_dir() if keep else scratch()
 
 
 def cache_bytes() -> int:
-    """Return the size of the local copies of objects: PIPELINE_CACHE_GB, by default 10 GB.
+    """Return the largest total size of local copies in bytes: PIPELINE_CACHE_GB, by default 10 GB.
 
     Raises:
         SettingError: the variable is not a number of gigabytes.
@@ -128,8 +128,9 @@ def cache_bytes() -> int:
 
 @cache
 def local_copies(limit: int) -> LocalCopies:
-    """Return the copies of objects on the local disk; `limit` is in bytes."""
-    # One object serves the whole process: hyperd reads files by path while a refresh holds them.
+    """Return the local copies of files in object stores; `limit` is their largest size in bytes."""
+    # Use one object in the whole process. It keeps the files that a refresh holds, because hyperd
+    # reads them by path.
     return LocalCopies(temporary_folder() / "copies", limit)
 
 
@@ -143,7 +144,7 @@ def journal_place() -> JournalPlace:
 
 
 def tableau_project_root() -> str:
-    """Return TABLEAU_PROJECT_ROOT, "" if it is not set.
+    """Return the variable TABLEAU_PROJECT_ROOT; "" if it is not set.
 
     Raises:
         RefusedError: the variable is not the path of a project.
@@ -156,5 +157,5 @@ def current_user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        # The user of a container may have no name.
+        # In a container, the user may have no name.
         return f"user {os.getuid()}"

@@ -1,4 +1,4 @@
-"""Publish files from any process, in the deployment that environment variables name.
+"""Publish files from any process. Environment variables name the deployment.
 
 Neither Dagster nor Spark is needed.
 """
@@ -41,7 +41,7 @@ _OPTIONS = Options()
 
 @dataclass(frozen=True, slots=True)
 class PublishedFiles:
-    """The result of `publish_files`; `bad` has the rows that were left out, None if none were."""
+    """The result of `publish_files`; `bad` has the rows that were left out, or is None."""
 
     done: Done
     bad: BadRows | None = None
@@ -56,16 +56,16 @@ def publish_files(
     build_only: bool = False,
     log: logging.Logger = _LOG,
 ) -> PublishedFiles:
-    """Make a published data source equal to files, or refuse; see the job `publish_file`.
+    """Make a published data source equal to files, like the Dagster job `publish_file`.
 
     Args:
         samples: whether refusals may show values of rows.
-        dry_run: plan and report, but change nothing.
-        build_only: build the whole `.hyper` file in the data folder, and stop.
+        dry_run: whether to plan and report, but change nothing.
+        build_only: whether to build the full `.hyper` file in the data folder, and stop.
 
     Raises:
         RefusedError: the files cannot be read exactly, or the refresh would be unsafe.
-        RefreshError: as `scripting.refresh`.
+        RefreshError: see `scripting.refresh`.
     """
     run_id = f"script {uuid4()}"
     server, root, store = ServerSettings.from_environment(), tableau_project_root(), _store()

@@ -1,4 +1,4 @@
-"""Remove what no data source of a data folder needs any longer."""
+"""Remove files that no data source of a data folder needs any longer."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ from tableau_pipeline.scripting.environment import journal_place, shared_place
 from tableau_pipeline.snapshots.retention import collect, is_first
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 
-# Days until a replaced version is removed, unless a refresh may still compare with it.
+# How many days a replaced version is kept. A version that a refresh may still need is kept longer.
 KEEP_DAYS = 14.0
 
 
@@ -18,10 +18,10 @@ def collect_unneeded(
 ) -> None:
     """Remove expired snapshots and expired files of metadata values.
 
-    It considers the snapshots of every model in the store, and keeps all that a data source of any
-    deployment in the store may still need. Only the first call for a run removes anything,
-    because the versions that later steps publish expire much later. An error is only logged as a
-    warning: the refresh has succeeded, and the next run tries again.
+    All models in the store are considered. A snapshot is kept if any data source of any deployment
+    in the store may still need it. Only the first call for a run removes anything, because the
+    versions that later steps publish expire much later. An error is only logged as a warning: the
+    refresh has succeeded, and the next run tries again.
     """
     before = datetime.now(UTC) - timedelta(days=keep_days)
     try:

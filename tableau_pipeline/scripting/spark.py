@@ -1,4 +1,4 @@
-"""The functions with which a script reads files and writes its models."""
+"""Functions for scripts that read files and write models by Spark."""
 
 from tableau_pipeline.ingest import read_files
 from tableau_pipeline.snapshots.spark import spark_session

@@ -1,1 +1,1 @@
-"""The rows of models as numbered, immutable versions."""
+"""Store the rows of models as numbered, immutable versions."""

@@ -1,4 +1,4 @@
-"""Read snapshots with Spark, and `.hyper` files as the first rows of a model."""
+"""Read snapshots, and tables of `.hyper` files, with Spark."""
 
 import json
 from pathlib import Path
@@ -21,10 +21,10 @@ _NULLABLE = {"nullable", "containsNull", "valueContainsNull"}
 
 
 def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
-    """Read the rows of a snapshot, without the columns for internal use.
+    """Return the rows of a snapshot, without the columns for internal use.
 
     Raises:
-        RefusedError: the columns of its partitions differ.
+        RefusedError: the partitions of the snapshot have different columns.
     """
     snapshot.check_columns()
     columns = snapshot.columns
@@ -35,9 +35,9 @@ def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     names = [field.name for field in columns]
     if isinstance(snapshot.folder, ObjectFolder):
         return _read_objects(spark, snapshot.folder, files, names)
-    # Give no schema: Spark then uses the one that it has stored in the files. In DDL text, field
-    # names inside a struct would lose their quotes. The select drops the columns for internal
-    # use, and the column that Spark adds for a partition folder.
+    # Give no schema, so that Spark uses the schema that it has stored in the files. A schema as DDL
+    # text would lose the quotes of field names inside a struct. The select drops the columns for
+    # internal use, and the column that Spark adds for a partition folder.
     frame = spark.read.parquet(*map(exact_path, map(Path, snapshot.paths_of(files))))
     return frame.select(*[column(name) for name in names])
 
@@ -45,10 +45,10 @@ def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
 def _read_objects(
     spark: SparkSession, folder: ObjectFolder, files: list[DataFile], names: list[str]
 ) -> DataFrame:
-    """Read each file in a task of its own; Spark needs no connector for the object store."""
+    """Read each file in a separate task, so that Spark needs no connector for the object store."""
     (path,) = folder.paths([min(files, key=lambda file: file.size).name])
     schema = (pq.read_metadata(path).metadata or {})[SPARK_SCHEMA]
-    # Make every value nullable, as Spark's own reader does.
+    # Make every value nullable, like Spark's own reader.
     stored = StructType.fromJson(
         json.loads(schema, object_hook=lambda item: item | dict.fromkeys(_NULLABLE & {*item}, True))
     )
@@ -71,11 +71,11 @@ def _read_objects(
 def read_hyper(
     spark: SparkSession, path: Path | str, what: TableName | str, *, folder: Path
 ) -> DataFrame:
-    """Read a table of a `.hyper` file, or the result of a query on it.
+    """Return a table of a `.hyper` file, or the result of an SQL query on the file.
 
     Args:
         folder: the folder in which hyperd stores the rows as Parquet. Every executor must be able
-            to read the folder, and it must exist as long as the frame is used.
+            to read this folder. The folder must exist as long as the frame is used.
 
     Raises:
         HyperFileError: the file does not exist, is not a .hyper file, is damaged, or is in use.

@@ -1,6 +1,7 @@
-"""Make the archive of the Java classes that Spark loads; needed once for each installation.
+"""Make an archive of the Java classes that Spark loads, once for each installation.
 
-Run `python -m tableau_pipeline.snapshots.make_class_archive`; it takes half a minute.
+Run it by `python -m tableau_pipeline.snapshots.make_class_archive`, which takes half a minute. With
+the archive, Spark starts faster.
 """
 
 import os
@@ -18,16 +19,16 @@ from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
 
 def make_class_archive() -> Path | None:
-    """Run Spark once, and store the classes that it has loaded.
+    """Run Spark once, and store the classes that Java has loaded.
 
     Returns:
-        the path of the archive; None if this Java cannot make one, for example because it comes
-        without an archive of its own classes.
+        the path of the archive; None if this Java cannot make an archive. For example, some
+        releases of Java lack the archive of their own classes.
     """
     archive = class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
-    # Write to a new path and then rename: Java does not overwrite an archive, and crashes if it
-    # finds an incomplete one.
+    # Write to a new path, and then rename the file. Java does not overwrite an archive, and crashes
+    # if an archive is incomplete.
     with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
         new = Path(scratch, archive.name)
         archive.unlink(missing_ok=True)
@@ -35,7 +36,7 @@ def make_class_archive() -> Path | None:
         os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options)
         session = spark_session(master="local[2]")
         _typical_work(session, Path(scratch))
-        # Java writes the archive when it ends regularly, so wait for that.
+        # Wait for the regular end of Java, because Java writes the archive then.
         end_jvm(session)
         if not new.exists():
             return None
@@ -44,7 +45,7 @@ def make_class_archive() -> Path | None:
 
 
 def _typical_work(session: SparkSession, folder: Path) -> None:
-    """Do what most models do: read files, join, aggregate, and store the result."""
+    """Do the work of a typical model: read files, join, aggregate, and store the result."""
     frame = session.range(1000).selectExpr(
         "id",
         "concat('row ', id % 7) AS name",

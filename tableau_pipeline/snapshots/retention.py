@@ -1,4 +1,4 @@
-"""Remove the versions that are no longer needed, with their files."""
+"""Remove versions of models that are no longer needed, with their files."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,35 +17,38 @@ _RUN_KEYS = "@runs/"
 
 
 def is_first(store: SnapshotStore, run_id: str) -> bool:
-    """Return whether this is the first call for the run within a day.
+    """Return whether this call is the first call for the run within a day.
 
-    Only one of the steps of a run, on any host, can create the key of the run. So the steps
-    need neither a lock nor a shared table, and a killed step leaves nothing behind but a key.
+    Only one step of a run, on any host, can create the key of the run in the store. So the steps
+    need no lock and no shared table. A killed step leaves only a key behind.
     """
-    # Each call has a content of its own: an object store takes equal content for a repetition of
-    # the same call, whose answer was lost.
+    # Write a different content in each call. With equal content, the store would count a second
+    # call as a repetition of the first, whose answer was lost.
     return store.storage.put(f"{_RUN_KEYS}{quote(run_id, safe='')}", uuid4().bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The versions and writes of a model that are in a listing.
+    """The versions and writes of a model, as found in a listing.
 
     Attributes:
         versions: the number of each version, and the time of its commit.
-        writes: the folder of each write, and the files and folders in it.
+        writes: for the folder of each write, the files and folders in it.
     """
 
     versions: dict[int, float] = field(default_factory=dict)
     writes: dict[str, list[Entry]] = field(default_factory=dict)
 
     def replaced(self, before: float) -> list[int]:
-        """Return the versions whose next version was committed before a time."""
+        """Return the versions that were replaced by a next version before a time."""
         following = pairwise(sorted(self.versions.items()))
         return [number for (number, _), (_, replaced_at) in following if replaced_at <= before]
 
     def unchanged(self, since: float) -> list[str]:
-        """Return the keys of writes with no recent file; folders count if there is no file."""
+        """Return the keys of writes whose files are all older than a time.
+
+        If a write has no file, the times of its folders count.
+        """
         keys = []
         for entries in self.writes.values():
             files = [entry.modified for entry in entries if not entry.is_folder]
@@ -62,23 +65,23 @@ def collect(
 ) -> list[tuple[str, int]]:
     """Remove versions that were replaced more than `keep_days` ago, and files of killed writes.
 
-    The days count from the commit of the next version: until then a run may start to read the old
-    version, and may continue to do so until it ends. A manifest is removed before its files. So the
-    remaining versions are complete even after an interruption, and the next collection continues. A
-    writer that commits meanwhile uses files that it has just written, or files of the newest or of
-    a referenced version. None of these files is removed.
+    The days count from the commit of the next version. Until this commit, a run may start to read
+    the old version, and it may read until the run ends. A manifest is removed before its files. So
+    the remaining versions are complete even after an interruption, and the next collection
+    continues. A writer may commit at the same time. It uses only files that it has just written, or
+    files of the newest version or of a referenced version. None of these files is removed.
 
     Args:
         keep_days: the number of days; it must be longer than any run takes.
-        referenced: the versions, as pairs of model and number, that a refresh may have to build on
-            or compare with. They stay at any age.
+        referenced: the versions that a refresh may still need, as pairs of model and number. These
+            versions are kept at any age.
 
     Returns:
         the removed versions, as pairs of model and number.
 
     Raises:
-        DamagedSnapshotError: some manifests cannot be read. The models of these manifests keep
-            everything; of all other models, the expired versions were removed.
+        DamagedSnapshotError: some manifests cannot be read. Nothing was removed from the models of
+            these manifests. The expired versions of all other models were removed.
     """
     now, entries = _listing(store.storage)
     before = now - keep_days * _DAY
@@ -93,7 +96,8 @@ def collect(
         except DamagedSnapshotError as error:
             problems.append(f'Nothing was removed of the model "{name}". {error}')
     for entry in entries:
-        # Remove keys of runs after a day, and unfinished files of a killed `put` after `keep_days`.
+        # Remove the keys of runs after a day. Remove unfinished files of a killed `put` after
+        # `keep_days`.
         is_run = (
             entry.key.startswith(_RUN_KEYS) and not entry.is_folder and entry.modified <= now - _DAY
         )
@@ -118,9 +122,9 @@ def _models(entries: Iterable[Entry]) -> dict[str, _Model]:
 
 
 def _listing(storage: Storage) -> tuple[float, Sequence[Entry]]:
-    """Return the time and all keys. The time is by the storage's clock, which may differ from ours.
+    """Return the time by the clock of the storage, which may differ from our clock, and all keys.
 
-    Files that are written after the listing are not in it, and so are not removed.
+    Files that are written later are not in the listing, so they are not removed.
     """
     probe = f".{uuid4().hex}"
     storage.put(probe, b"")
@@ -135,14 +139,14 @@ def _remove(
     store: SnapshotStore, name: str, model: _Model, expired: Sequence[int], before: float
 ) -> list[tuple[str, int]]:
     """Remove expired versions of a model, and old files that no remaining version names."""
-    # Versions that are committed after the listing need not be read: they name only recent files,
-    # or files of the newest version.
+    # Do not read versions that were committed after the listing. They name only recent files, or
+    # files of the newest version in the listing.
     numbers, keys = sorted(model.versions), model.unchanged(before)
     if not expired and keys and numbers:
         keys = _unreferenced(store, name, keys, [numbers.pop()])
     if not expired and not keys:
         return []
-    # Read all manifests before removing anything: a damaged manifest might name any of the files.
+    # Read all manifests before removing anything, because a damaged manifest might name any file.
     store.files(name, expired)
     unreferenced = _unreferenced(
         store, name, keys, [number for number in numbers if number not in expired]
@@ -150,7 +154,7 @@ def _remove(
     removed = [
         (name, number) for number in expired if store.storage.delete(store.manifest(name, number))
     ]
-    # Reverse order deletes the content of a folder before the folder.
+    # Delete in reverse order, so that the content of a folder is deleted before the folder.
     for key in sorted(unreferenced, reverse=True):
         store.storage.delete(key)
     return removed
@@ -159,7 +163,7 @@ def _remove(
 def _unreferenced(
     store: SnapshotStore, model: str, keys: Iterable[str], numbers: Sequence[int]
 ) -> list[str]:
-    """Return the keys outside of the folders whose files these versions use."""
+    """Return the keys that are not in a folder with files of these versions."""
     folders = {name.rpartition("/")[0] for name in store.files(model, numbers)}
     referenced = {f"{model_key(model)}/{folder}" for folder in folders}
     return [key for key in keys if key.rpartition("/")[0] not in referenced]

@@ -1,4 +1,4 @@
-"""The Spark session of the pipeline, with the user's settings, our defaults, and always UTC."""
+"""Start the Spark session of the pipeline, with the user's settings, our defaults, and UTC."""
 
 import os
 import re
@@ -20,24 +20,26 @@ from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.snapshots.spark_internals import ship_module, silence_repetitions, start_jvm
 
-# Do not warn about the archive of classes: without it, Spark starts as well, only more slowly.
+# Switch off Java's warnings about the archive of classes: without the archive, Spark only starts
+# more slowly.
 NO_WARNINGS = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
 def class_archive() -> Path:
-    """Return the path of this installation's archive of Spark's classes, which need not exist.
+    """Return the path of this installation's archive of Spark's classes; it may not exist.
 
-    Without the archive, Java reads and verifies some ten thousand classes each time that Spark
-    starts. The archive is for Java's application class-data sharing (JEP 350).
+    Without the archive, Java reads and verifies about ten thousand classes at each start of Spark.
+    The archive is for Java's application class-data sharing (JEP 350).
     """
     return Path(sys.prefix, "share", "tableau_pipeline", "spark.jsa")
 
 
-# These settings win over the user's; otherwise equal rows could be stored with different values.
+# These settings override the user's settings. Otherwise, equal rows could be stored with different
+# values.
 _FIXED_SETTINGS = {
     # Snapshots, cutoffs and Tableau's datetimes without a zone are all in UTC.
     "spark.sql.session.timeZone": "UTC",
-    # Do not use Spark's default, INT96: other Parquet readers do not know how to order its values.
+    # Avoid Spark's default, INT96, because other Parquet readers cannot order its values.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
@@ -70,17 +72,17 @@ def spark_session(
 ) -> SparkSession:
     """Return the Spark session of this process; start it if there is none.
 
-    Settings that are not given here come from the user's `spark-defaults.conf`, and then from our
-    defaults. The session always uses UTC and writes timestamps in microseconds.
+    A setting that is not an argument comes from the user's `spark-defaults.conf`, or else from our
+    defaults. The session always uses UTC, and writes timestamps in microseconds.
 
     Args:
         master: Spark's `--master`; ignored if a remote URL is set. Spark's default is `local[*]`.
-        remote: a Spark Connect URL (`sc://host:15002`), by default the URL in SPARK_REMOTE; if
-            neither is set, a local JVM starts.
+        remote: a Spark Connect URL (`sc://host:15002`), by default the URL in SPARK_REMOTE. Without
+            a URL, a local JVM starts.
         driver_memory: the heap of the local JVM, by default 2g. Only the first session of a process
             uses it.
-        config: further Spark settings, which win over all others. They cannot change the time zone
-            or the unit of written timestamps.
+        config: further Spark settings, which override all other settings. But they cannot change
+            the time zone or the unit of written timestamps.
 
     Raises:
         RefusedError: Java is missing or does not start.
@@ -93,8 +95,8 @@ def spark_session(
     settings = {**arguments, **(config or {}), **_FIXED_SETTINGS}
     try:
         if not remote:
-            # Start the JVM before reading the configuration: only Spark's own start script finds
-            # and reads all of the user's settings.
+            # Start the JVM before reading the configuration, because only Spark's own start script
+            # finds and reads all settings of the user.
             with _environment_variables(_java_variables()):
                 start_jvm(settings)
             settings |= _local_access(SparkConf().setAll([*settings.items()]))
@@ -104,23 +106,23 @@ def spark_session(
         return builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
-            # Spark's traceback is about its sockets, not about Java.
+            # Hide Spark's traceback, which is about sockets, and not about Java.
             raise RefusedError(JAVA_REMEDY, code=Code.NOT_INSTALLED) from None
         raise
 
 
 def runs_here(session: object) -> bool:
     """Whether all tasks of a session run on this host."""
-    # A Spark Connect session is of another class. Its server may be on any host.
+    # A Spark Connect session is of another class, and its server may be on any host.
     master = session.sparkContext.master if isinstance(session, SparkSession) else None
     return (master or "").startswith("local")
 
 
 def _java_variables() -> dict[str, str]:
-    """Return environment variables with defaults; the user's settings of Spark override them."""
-    # The user's options come last, because Java takes the last value of a property.
+    """Return environment variables with our defaults; the user's Spark settings override them."""
+    # Put the user's options last, because Java uses the last value of a property.
     options = [f"-D{key}={value}" for key, value in _PROPERTIES.items()]
-    # An archive of another Java or Spark does no harm, because Java ignores it.
+    # If the archive is from another Java or Spark, Java ignores the archive.
     if class_archive().exists():
         options += [f'-XX:SharedArchiveFile="{class_archive()}"', *NO_WARNINGS]
     variables = {
@@ -134,7 +136,7 @@ def _java_variables() -> dict[str, str]:
 
 
 def _host_name_is_known() -> bool:
-    """Whether the host name resolves to an address of this host; otherwise Spark would stop."""
+    """Whether the host name resolves to an address of this host, which Spark needs to start."""
     try:
         family, _, _, _, address = socket.getaddrinfo(socket.gethostname(), 0)[0]
         with socket.socket(family) as probe:
@@ -146,7 +148,7 @@ def _host_name_is_known() -> bool:
 
 @contextmanager
 def _environment_variables(variables: Mapping[str, str]) -> Generator[None]:
-    """Set environment variables for processes that are started in the block."""
+    """Set environment variables during the block, for processes that start in the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -163,15 +165,15 @@ def _local_access(conf: SparkConf) -> dict[str, str]:
     """Return settings so that only this host can connect to a local Spark."""
     if not (conf.get("spark.master") or "").startswith("local"):
         return {}
-    # Use this Python: by default, Spark takes the first `python3` in the PATH, which may lack the
-    # packages that a model imports unless the virtual environment is activated.
+    # Use this Python in tasks. By default, Spark uses the first `python3` in the PATH. If the
+    # virtual environment is not activated, that Python may lack packages that a model imports.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     keys = ("spark.driver.host", "spark.driver.bindAddress")
-    # By default, `bindAddress` equals `host`. So if the user has set either, set neither.
+    # By default, `bindAddress` equals `host`. So if the user has set one of the two, set none.
     return {} if any(map(conf.contains, keys)) else dict.fromkeys(keys, _LOOPBACK)
 
 
-# Tasks on Arrow batches, with which Spark's executors read and write objects.
+# Helpers for tasks on Arrow batches, in which Spark's executors read and write objects.
 
 # The last line in the traceback of a failed task.
 _TASK_ERROR = re.compile(rf"\b{errors.ObjectStoreTaskError.__name__}: (.+)")
@@ -179,19 +181,19 @@ _Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def plain_names(count: int) -> list[str]:
-    """Return plain names for the columns that a task gets or returns."""
-    # Column names of models cannot be used: Spark parses names, and fails at dots and backticks.
+    """Return plain names for the input or output columns of a task."""
+    # Do not use the column names of models: Spark parses names, and fails at dots and backticks.
     return [f"c{number}" for number in range(count)]
 
 
 def plainly_named(frame: DataFrame) -> DataFrame:
-    """Return the frame with plain column names, as a task needs them."""
+    """Return the frame with plain column names, which a task needs."""
     return frame.toDF(*plain_names(len(frame.columns)))
 
 
 def ship_by_value(task: _Task) -> _Task:
-    """Register the code of a task of `arrow_files` to be sent to the executors with the task."""
-    # Without this, the executors would import the code from this package, and would need it.
+    """Let Spark send the code of a task from `arrow_files` to the executors with the task."""
+    # Otherwise, the executors would import the code from this package, which they may lack.
     ship_module(arrow_files)
     ship_module(errors)
     return task
@@ -199,10 +201,10 @@ def ship_by_value(task: _Task) -> _Task:
 
 @contextmanager
 def task_errors() -> Generator[None]:
-    """If the object store failed in a task, turn the error of the task or of Spark into ours.
+    """Turn errors of tasks and of Spark into a StoreError, if the object store failed in a task.
 
     Raises:
-        StoreError: names the URL, the cause and the remedy.
+        StoreError: the object store failed. The error names the URL, the cause and the remedy.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""Everything that the pipeline uses of Spark beyond its public interface.
+"""List everything that the pipeline uses of Spark outside of Spark's public interface.
 
-`tableau_pipeline_tests/snapshots/test_spark_internals.py` tests each name separately, so that after
-an upgrade the failed test shows which name broke.
+`tableau_pipeline_tests/snapshots/test_spark_internals.py` tests each name separately. If an upgrade
+breaks a name, the failed test shows the name.
 """
 
 import logging
@@ -15,7 +15,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-# Where Spark stores its own schema in a Parquet file.
+# The key in a Parquet file's metadata under which Spark stores its own schema.
 SCHEMA_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 # Spark's folder for rows whose partition is NULL (ExternalCatalogUtils.DEFAULT_PARTITION_NAME).
 NULL_KEY = "__HIVE_DEFAULT_PARTITION__"
@@ -26,13 +26,13 @@ _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def silence_repetitions() -> None:
-    """Let PySpark log an AnalysisException only once."""
+    """Make PySpark log each AnalysisException only once."""
     for name in _LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process by Spark's own script, unless it is running."""
+    """Start the JVM of this process by Spark's own script, if no JVM is running."""
     SparkContext._ensure_initialized(conf=SparkConf().setAll([*settings.items()]))
 
 
@@ -46,5 +46,5 @@ def end_jvm(session: SparkSession) -> None:
 
 
 def ship_module(module: ModuleType) -> None:
-    """Send a module's code with the tasks, to executors on which it is not installed."""
+    """Send the code of a module with the tasks, for executors that lack the module."""
     register_pickle_by_value(module)

@@ -1,7 +1,7 @@
-"""The versions of models; writing the manifest of a version commits it.
+"""Store versions of models. A version is committed when its manifest is written.
 
 The manifest `<root>/<asset key>/@versions/<number>.json` names the files of a version. Each write
-stores its files in a new folder `<root>/<asset key>/@data/<random>/`; they never change.
+stores its files in a new folder `<root>/<asset key>/@data/<random>/`. Stored files never change.
 """
 
 import gc
@@ -29,7 +29,7 @@ from tableau_pipeline.outcome import Code
 
 # Quoting removes every @ from the names of models, so no model can be named "sales/@data".
 _VERSIONS, _DATA = "@versions", "@data"
-# The column with the partition key of each row; it decides to which folder Spark writes the row.
+# The column with the partition key of each row. Spark writes each row to the folder of its key.
 PARTITION = "_partition"
 _KEY = re.compile(
     rf"(?P<model>.+?)/({_VERSIONS}/(?P<number>\d+)\.json|(?P<write>{_DATA}/[^/]+)/.*)", re.DOTALL
@@ -41,7 +41,7 @@ class SnapshotStore:
     """The versions of all models. A slash separates the parts of an asset key, such as "a/b".
 
     Attributes:
-        root: the path of a local folder, or a storage.
+        root: the path of a local folder, or another storage.
     """
 
     root: Path | Storage
@@ -52,14 +52,15 @@ class SnapshotStore:
         if isinstance(self.root, Path):
             if is_url(str(self.root), setting="root"):
                 raise SettingError(f"{self.root} is a URL, not a path: use an ObjectStorage.")
-            # Make the path absolute: in a relative one, Spark takes the first folder for a host.
+            # Make the path absolute: in a relative path, Spark would read the first folder as a
+            # host name.
             return LocalStorage(self.root.resolve())
         return self.root
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """Return the newest version of a model; None if it has none."""
+        """Return the newest version of a model; None if there is no version."""
         while numbers := self.numbers(asset_key):
-            # If the version is None, it was replaced and removed meanwhile. Then look again.
+            # If the version is None, it was replaced and removed in the meantime: look again.
             if snapshot := self.version(asset_key, numbers[-1]):
                 return snapshot
         return None
@@ -68,7 +69,8 @@ class SnapshotStore:
         """Return a version of a model; None if it was removed.
 
         Raises:
-            DamagedSnapshotError: the manifest cannot be read; the error names it and the remedy.
+            DamagedSnapshotError: the manifest cannot be read. The error names the file and the
+                remedy.
         """
         if (text := self.storage.read(self.manifest(asset_key, number))) is None:
             return None
@@ -82,11 +84,12 @@ class SnapshotStore:
         return sorted(parsed[1] for entry in keys if (parsed := parse_key(entry.key)) and parsed[1])
 
     def commit(self, asset_key: str, make: Callable[[int, Snapshot | None], Snapshot]) -> Snapshot:
-        """Store a new version, whose number follows that of the newest one.
+        """Store a new version with the number after the newest number.
 
         Args:
-            make: a function that returns the new version, given its number and the version before
-                it (None for the first). It is called again whenever another writer was faster.
+            make: a function that returns the new version. Its arguments are the new number and the
+                version before, which is None for the first version. The function is called again
+                whenever another writer was faster.
         """
         while True:
             before = self.newest(asset_key)
@@ -119,26 +122,27 @@ class SnapshotStore:
         return names
 
     def remove(self, snapshot: Snapshot) -> None:
-        """Remove a version and the files that it wrote; the caller knows of no reference to it."""
+        """Remove a version with the files of its write; the caller knows of no reference to it."""
         key, number = snapshot.asset_key, snapshot.number
-        # Delete the manifest first, so that an interruption leaves no version that lacks files.
+        # Delete the manifest first: after an interruption, every remaining version has all its
+        # files.
         self.storage.delete(self.manifest(key, number))
         own_parts = [part for part in snapshot.parts if part.version == number]
         for folder in {file.name.rpartition("/")[0] for part in own_parts for file in part.files}:
             self.discard(key, "/".join(folder.split("/")[:2]))
 
     def discard(self, asset_key: str, folder: str) -> None:
-        """Remove the folder of a write with its files; ignore files that cannot be removed."""
+        """Remove the folder of a write with its files, as far as possible."""
         prefix = f"{model_key(asset_key)}/{folder}/"
-        # The retention of snapshots will remove the files that cannot be removed now.
+        # Ignore errors, because the retention of snapshots will remove any remaining files.
         with suppress(OSError, StoreError):
-            # Reverse order deletes the content of a folder before the folder.
+            # Delete in reverse order, so that the content of a folder is deleted before the folder.
             for key in sorted((entry.key for entry in self.storage.list(prefix)), reverse=True):
                 self.storage.delete(key)
 
     @contextmanager
     def _manifest_errors(self, asset_key: str, number: int) -> Generator[None]:
-        """Turn an error about a manifest into one that names the file and the remedy.
+        """Turn an error about a manifest into an error that names the file and the remedy.
 
         Raises:
             DamagedSnapshotError: the content of the manifest is not valid.
@@ -160,9 +164,10 @@ class SnapshotStore:
 
 @contextmanager
 def _without_collector() -> Generator[None]:
-    """Pause the garbage collector, because reading a manifest leaves nothing to collect.
+    """Pause the garbage collector during the block.
 
-    With many partitions, repeated collections took longer than reading the manifest.
+    Reading a manifest leaves nothing to collect. With many partitions, repeated collections took
+    longer than the reading itself.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -175,17 +180,16 @@ def _without_collector() -> Generator[None]:
 
 def model_key(asset_key: str) -> str:
     """Return the key of the folder with all data of a model."""
-    # The quoting is reversible, and never results in a folder named "." or "..".
+    # Quote the names so that they can be unquoted, and so that no folder is named "." or "..".
     quoted = [quote(part, safe="") for part in asset_key.split("/")]
     return "/".join(part.replace(".", "%2E") if part in (".", "..") else part for part in quoted)
 
 
 def parse_key(key: str) -> tuple[str, int | None, str] | None:
-    """Return the model of a key, the number of its version, and the folder of its write.
+    """Return the model, the version number, and the folder of the write that a key contains.
 
-    For the key of a manifest, the folder is "". For a key of a data file, the number is None, and
-    the third value is the path of the folder of the write, relative to the folder of the model. For
-    any other key, return None.
+    For the key of a manifest, the folder is "". For the key of a data file, the number is None, and
+    the folder is relative to the folder of the model. For any other key, return None.
     """
     if (match := _KEY.fullmatch(key)) is None:
         return None
@@ -200,10 +204,10 @@ def merged_parts(
     columns: tuple[Column, ...],
     keeps: Callable[[Part], bool],
 ) -> tuple[Part, ...]:
-    """Return the parts of the next version: the parts just written, and earlier parts that remain.
+    """Return the parts of the next version: the newly written parts, and the earlier parts to keep.
 
-    A model is stored either whole or in partitions. When it changes from one to the other, the
-    write replaces all earlier parts.
+    A model is stored either whole or in partitions. When a model changes between these two forms,
+    the write replaces all earlier parts.
 
     Args:
         columns: the columns of the write.
@@ -213,7 +217,7 @@ def merged_parts(
     if before and None not in parts:
         for part in before.parts:
             if part.partition is not None and part.partition not in parts and keeps(part):
-                # A part has columns of its own only if they differ from the columns of the version.
+                # Set the columns of a part only if they differ from the columns of the version.
                 own = part.columns or before.columns
                 own = None if own == columns else own
                 is_same = part.columns == own
@@ -224,7 +228,7 @@ def merged_parts(
 
 
 def reserved_names(names: Iterable[str]) -> set[str]:
-    """Return the names that no column may have, because the store uses them for other columns."""
+    """Return names that no column of a model may have, because the store itself uses them."""
     return {ROW_HASH, PARTITION} | {json_text(name).casefold() for name in names}
 
 
@@ -241,8 +245,10 @@ def commit_parts(
     """Commit the next version of a model.
 
     Args:
-        written: the parts that were just stored; they get the number of the version.
-        parts: returns all parts of the version, from the new ones and the version before.
+        written: the newly stored parts. Their version number is set to the number of the new
+            version.
+        parts: a function that returns all parts of the version. Its arguments are the new parts and
+            the version before.
     """
 
     def make(number: int, before: Snapshot | None) -> Snapshot:
@@ -268,13 +274,15 @@ def new_write(store: SnapshotStore, asset_key: str) -> Generator[str]:
     try:
         yield folder
     except StoreError:
-        # Keep the files, as the commit may have taken effect. If not, the retention removes them.
+        # Keep the files, because the commit may have taken effect. Otherwise, the retention of
+        # snapshots removes the files.
         raise
     except BaseException:
-        # A further error of the store, or a damaged version, must not hide why the write failed.
+        # Ignore further errors of the store and damaged versions: they must not hide why the write
+        # failed.
         with suppress(StoreError, DamagedSnapshotError):
-            # Do not remove files that a version names: the run may have been interrupted just after
-            # the commit.
+            # If a version names the files, the run was interrupted just after the commit: keep the
+            # files.
             if not any(file.startswith(folder) for file in store.files(asset_key)):
                 store.discard(asset_key, folder)
         raise

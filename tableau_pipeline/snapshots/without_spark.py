@@ -1,7 +1,7 @@
-"""Make versions of models from Parquet files that this process has written; Spark takes no part.
+"""Make versions of models from Parquet files that this process has written, without Spark.
 
-Such a version has no hashes of rows: as with tables of lakes, hyperd computes them when it compares
-two versions. Its fingerprint is a digest of the files.
+These versions have no row hashes: hyperd computes the hashes when it compares two versions, as for
+tables of lakes. The fingerprint of such a version is a digest of its files.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ from tableau_pipeline.snapshots.version_store import SnapshotStore, new_write, r
 
 @contextmanager
 def new_files(store: SnapshotStore, asset_key: str) -> Generator[tuple[str, Path]]:
-    """Yield the name of a new folder in the folder of a model, and the path for its files.
+    """Yield the name of a new folder in the folder of a model, and a path to write its files to.
 
-    In an object store, the files are stored at the end of the block. If the block fails, nothing
-    is kept.
+    If the model is in an object store, the files are uploaded at the end of the block. If the block
+    fails, no file is kept.
     """
     model = store.folder(asset_key)
     with new_write(store, asset_key) as folder:
@@ -54,13 +54,13 @@ def part_of(
     digest: str | None = None,
     constants: Mapping[str, str] | None = None,
 ) -> Part:
-    """Return the part of a version that has the rows of these files; its number must still be set.
+    """Return a part of a version, with the rows of these files; the caller sets the version number.
 
     Args:
-        folder: the name of the folder of the files.
+        folder: the name of the folder with the files.
         columns: all columns of the version.
         digest: see `Part`.
-        constants: the columns that the files lack, each with its value in all rows.
+        constants: the columns that are not in the files, each with its value for all rows.
     """
     values = constants or {}
     layout = tuple(
@@ -90,7 +90,7 @@ def check_columns(columns: Sequence[Column], asset_key: str) -> None:
     """Refuse columns that a version cannot have.
 
     Raises:
-        RefusedError: names the model, the columns and the remedies.
+        RefusedError: a column is refused. The error names the model, the columns and the remedies.
     """
     reserved = reserved_names(column.name for column in columns)
     problems = [

@@ -1,4 +1,4 @@
-"""Write the versions of models: one Spark job stores the rows with their hashes."""
+"""Write versions of models; one Spark job stores the rows with their hashes."""
 
 import re
 from collections.abc import (
@@ -40,27 +40,27 @@ from tableau_pipeline.snapshots.version_store import (
     reserved_names,
 )
 
-# Characters to escape, because Spark reads paths as glob patterns.
+# Escape these characters in paths, because Spark reads paths as glob patterns.
 _GLOB = re.compile(r"[\\{}\[\]*?]")
 
 
 def spark_path(path: Path) -> str:
-    """Return a path with its scheme, and without escapes."""
+    """Return a path as a URL for Spark, without escapes."""
     return f"file://{path}"
 
 
 def exact_path(path: Path) -> str:
-    """Escape a path so that Spark reads exactly this path."""
+    """Return a path as a URL for Spark, with escapes so that Spark reads exactly this path."""
     return _GLOB.sub(r"\\\g<0>", spark_path(path))
 
 
-# The row hash: a 64-bit number that identifies the content of a row, computed by Spark.
+# The row hash is a 64-bit number that identifies the content of a row. Spark computes it.
 
-# The rows in a batch, and the bytes of the buffer. Without a buffer, pyarrow would read the hashes
-# of a whole row group at once.
+# How many rows a batch has, and how many bytes the buffer has. Without a buffer, pyarrow would read
+# the hashes of a whole row group at once.
 _BATCH, _BUFFER = 65_536, 1 << 20
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
-# By default, Spark's JSON would omit nulls, and all digits of a time below milliseconds.
+# By default, Spark's JSON would omit nulls, and the digits of a time below milliseconds.
 _JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -72,11 +72,12 @@ def row_hash(schema: T.StructType) -> SparkColumn:
     """Return the hash of a row with this schema.
 
     Spark's hash functions skip NULLs, so that (1, NULL) and (NULL, 1) would have the same hash.
-    Therefore, for each column, the hash includes whether its value is NULL. Spark's functions
-    ignore where an array begins and ends, and refuse maps and variants. Therefore nested values are
-    hashed as JSON text.
+    Therefore, the row hash also includes, for each column, whether the value is NULL. Spark's hash
+    functions ignore where an array begins and ends, and refuse maps and variants. Therefore, the
+    row hash uses the JSON text of nested values.
     """
-    # Pass names, and use F.isnull: F.col and methods of columns make a dozen calls to the JVM each.
+    # Pass names, and use F.isnull. Each F.col and each method of a column would make a dozen calls
+    # to the JVM.
     nulls = [F.isnull(_quoted(field.name)) for field in schema.fields]
     return F.xxhash64(*[_hash_input(field) for field in schema.fields], *nulls)
 
@@ -88,20 +89,20 @@ def stored_fingerprint(files: Iterable[Path]) -> Fingerprint:
         with pq.ParquetFile(file, buffer_size=_BUFFER) as opened:
             for batch in opened.iter_batches(_BATCH, columns=[ROW_HASH], use_threads=False):
                 rows += batch.num_rows
-                # Cast the hashes, because a sum of 64-bit hashes does not fit into 64 bits.
+                # Cast the hashes, because their sum does not fit into 64 bits.
                 hashes = batch.column(0).cast(pa.decimal128(38, 0))
                 total += int(pc.call_function("sum", [hashes]).as_py() or 0)
     return Fingerprint(rows=rows, hash_sum=total)
 
 
 def json_values(schema: T.StructType) -> dict[str, SparkColumn]:
-    """Return the JSON text of each nested column; different values have different texts."""
+    """Return the JSON text of each nested column. Different values have different texts."""
     nested = (field.name for field in schema.fields if isinstance(field.dataType, _NESTED))
     return {name: _json(name) for name in nested}
 
 
 def column(name: str) -> SparkColumn:
-    """Return a column by its name, which may contain dots and backticks."""
+    """Return a column by its name; the name may contain dots and backticks."""
     return F.col(_quoted(name))
 
 
@@ -113,7 +114,7 @@ def _hash_input(field: T.StructField) -> SparkColumn | str:
     if isinstance(field.dataType, _NESTED):
         return _json(field.name)
     if isinstance(field.dataType, T.StringType) and field.dataType != T.StringType():
-        # Drop the collation: texts that are equal in a collation may still be different values.
+        # Drop the collation, because texts that are equal by a collation may be different values.
         return column(field.name).cast(T.StringType())
     return _quoted(field.name)
 
@@ -127,23 +128,25 @@ class PartitionError(Exception):
 
 
 class UnstorableError(Exception):
-    """A model has a column that a snapshot cannot hold."""
+    """A model has a column that a snapshot cannot store."""
 
 
 def _add_partition(
     frame: DataFrame, expression: str, partitions: Mapping[str, Span] | Sequence[str]
 ) -> DataFrame:
-    """Add a column `_partition` with the key of the partition that each row is in, NULL if none.
+    """Add a column `_partition` with the key of each row's partition; NULL if there is none.
 
     Args:
-        expression: SQL over the columns of the frame. A date or a `timestamp_ntz` is the wall
-            clock time in the zone of the partitions; a `timestamp` is an instant.
-        partitions: the span of each key; or only the keys, if the expression returns keys.
+        expression: an SQL expression with columns of the frame. If it returns a date or a
+            `timestamp_ntz`, the value is a local time in the zone of the partitions. If it returns
+            a `timestamp`, the value is an instant.
+        partitions: the span of each key. If the expression returns the keys themselves, only the
+            keys.
     """
     value = F.expr(expression)
     if not isinstance(partitions, Mapping):
         text = value.cast("string")
-        # Rows with other keys get NULL, so that the write detects them.
+        # Set the keys of other partitions to NULL, so that the write detects their rows.
         return frame.withColumn(PARTITION, F.when(text.isin(list(partitions)), text))
     type_ = frame.select(value).schema.fields[0].dataType
     zone = next(iter(partitions.values())).zone
@@ -152,7 +155,7 @@ def _add_partition(
         for key, span in partitions.items()
     }
     by_day = all(_begins_a_day(edge) for pair in edges.values() for edge in pair)
-    # Convert from and to UTC, which is the time zone of the session.
+    # Convert from UTC and to UTC, because the session is in UTC.
     if isinstance(type_, T.TimestampType):
         moment = F.from_utc_timestamp(value, zone) if by_day else value
     elif isinstance(type_, T.TimestampNTZType):
@@ -162,7 +165,7 @@ def _add_partition(
     else:
         required = "a date or a timestamp" if by_day else "a timestamp, not a date"
         raise PartitionError(f"{expression} is {type_.simpleString()}, but has to be {required}")
-    # Join on equality, because comparing every row with every span would be slow.
+    # Join on equal values, because comparing every row with every span would be slow.
     if by_day:
         type_, steps, moment = "DATE", _days_of_partitions(edges), moment.cast("date")
     else:
@@ -177,7 +180,7 @@ def _add_partition(
 
 
 def _begins_a_day(moment: datetime) -> bool:
-    # Compare instants: where clocks go forward at midnight, the day begins at 1:00.
+    # Compare instants: if clocks go forward at midnight, the day begins at 1:00.
     midnight = datetime.combine(moment.date(), time(), moment.tzinfo)
     return midnight.astimezone(UTC) == moment.astimezone(UTC)
 
@@ -191,9 +194,10 @@ def _days_of_partitions(edges: Mapping[str, Sequence[datetime]]) -> list[tuple[d
 
 
 def longest_step(spans: Iterable[Sequence[int]]) -> tuple[int, int]:
-    """Return the start of the first span, and the longest step that divides all spans, in seconds.
+    """Return the start of the first span, and the longest step that divides all spans (in seconds).
 
-    With the longest step, the lookup of hourly partitions has one row per hour, not per minute.
+    For example, the lookup table of hourly partitions has one row for each hour, and not one for
+    each minute.
     """
     edges = [edge for span in spans for edge in span]
     return edges[0], gcd(*(edge - edges[0] for edge in edges))
@@ -207,10 +211,11 @@ _UNHASHABLE = (T.ArrayType, T.BinaryType, T.StructType)
 
 
 def _check_storable(schema: T.StructType, asset_key: str, partitions: Collection[str] = ()) -> None:
-    """Refuse types that Parquet cannot hold, and names that are empty, reserved or repeated.
+    """Refuse types that Parquet cannot store, and names that are empty, reserved or repeated.
 
     Raises:
-        UnstorableError: the error names the model, the columns and the remedies.
+        UnstorableError: a column is refused. The error names the model, the columns and the
+            remedies.
     """
     reserved = reserved_names(schema.names)
     problems = [problem for field in schema.fields if (problem := _column_problem(field, reserved))]
@@ -236,7 +241,7 @@ def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:
         return f"column {field.name!r} holds a calendar interval: cast it to a number"
     if any(part.simpleString().startswith("time(") for part in parts):
         return f"column {field.name!r} holds a time, which Spark does not store: cast it to text"
-    # Refuse such keys: in JSON, Spark writes them as memory addresses, so equal rows would have
+    # Refuse these keys: in JSON, Spark writes them as memory addresses. So equal rows would have
     # different hashes.
     if any(isinstance(part, T.MapType) and isinstance(part.keyType, _UNHASHABLE) for part in parts):
         return (
@@ -247,7 +252,7 @@ def _column_problem(field: T.StructField, reserved: Set[str]) -> str | None:
 
 
 def _nested_types(type_: T.DataType) -> Iterator[T.DataType]:
-    """Yield a type and all types nested in it."""
+    """Yield a type, and all types that are nested in it."""
     yield type_
     match type_:
         case T.StructType():
@@ -268,26 +273,26 @@ def write_rows(
     asset_key: str,
     keys: Sequence[str | None] = (None,),
 ) -> tuple[list[Part], int]:
-    """Write rows that have a column with their hashes, by one Spark job.
+    """Write rows, with a column of their hashes, by one Spark job.
 
     Args:
         model: the folder of the model.
-        folder: the name of a new folder in `model`, to which the rows are written.
-        keys: the partition keys, if the column `_partition` holds the key of each row; (None,) for
-            rows without partitions.
+        folder: the name of a new folder in `model`, for the files of this write.
+        keys: the keys of the partitions, if the column `_partition` has the key of each row;
+            (None,) for rows without partitions.
 
     Returns:
-        one part for each key, whose version the caller must set; and the number of rows
-        without a partition.
+        one part for each key, and the number of rows without a partition. The caller must set the
+        version number of the parts.
     """
     if isinstance(model, ObjectFolder):
         return _write_objects(hashed, model, folder, asset_key=asset_key, keys=keys)
     if not isinstance(model, LocalFolder):
         raise TypeError(f"The pipeline does not write to {model}")
     target = model.path / folder
-    # Let Spark only count the rows; `stored_fingerprint` sums their hashes in less time. If Spark
-    # runs on this host, do not even count: no file can be lost on another disk, and for a small
-    # model counting takes as long as summing the hashes.
+    # Let Spark only count the rows, because `stored_fingerprint` sums their hashes in less time. If
+    # Spark runs on this host, do not count either. No file can be on another disk, and for a small
+    # model, counting takes as long as summing the hashes.
     observation = None if runs_here(hashed.sparkSession) else Observation()
     rows = hashed.observe(observation, F.count(F.lit(1)).alias("rows")) if observation else hashed
     writer = rows.write if None in keys else rows.write.partitionBy(PARTITION)
@@ -301,7 +306,8 @@ def write_rows(
         parts.append(Part(partition=key, version=0, fingerprint=fingerprint, files=files))
     strays = sum(file.rows for file in _data_files(target / f"{PARTITION}={NULL_KEY}", model.path))
     stored = sum(file.rows for part in parts for file in part.files) + strays
-    # If Spark's count differs from the number of rows in the files, files were lost.
+    # If Spark's count differs from the number of rows in the files, this process does not see all
+    # files.
     if observation and stored != observation.get["rows"]:
         raise RuntimeError(
             f'Model "{asset_key}": Spark counted {observation.get["rows"]:,} rows, but the '
@@ -330,7 +336,7 @@ def _write_objects(
     keys: Sequence[str | None],
 ) -> tuple[list[Part], int]:
     by_partition = None not in keys
-    # Sort the rows, so that a task writes one file after the other instead of all at once.
+    # Sort the rows by partition, so that a task writes one file after the other.
     placed = hashed.sortWithinPartitions(PARTITION) if by_partition else hashed
     schema = hashed.drop(PARTITION).schema
     writer = Writer(
@@ -341,8 +347,8 @@ def _write_objects(
         row_hash=schema.names.index(ROW_HASH),
         by_partition=by_partition,
     )
-    # Only the successful attempt of a task reports its files. The version does not name the files
-    # of other attempts, so they are never read.
+    # Only the successful attempt of a task reports its files. The version does not name files of
+    # other attempts, so these files are never read.
     with task_errors():
         reports = plainly_named(placed).mapInArrow(ship_by_value(writer), REPORT).collect()
     strays = sum(report.rows for report in reports if not report.name)
@@ -354,8 +360,8 @@ def _write_objects(
             files[report.partition].append(DataFile(name=name, rows=report.rows, size=report.size))
             sums[report.partition] += Fingerprint(rows=report.rows, hash_sum=int(report.hash_sum))
     if not reports:
-        # Without rows, write an empty file that holds the types of the columns. Types in text form
-        # would not be enough: they do not quote the names of nested fields.
+        # If there are no rows, write an empty file, which stores the types of the columns. Types as
+        # text would not be enough, because they do not quote the names of nested fields.
         with task_errors():
             name, size = writer.empty(keys[0], plainly_named(hashed.limit(0)).toArrow().schema)
         files[keys[0]].append(DataFile(name=f"{folder}/{name}", rows=0, size=size))
@@ -382,10 +388,12 @@ def write_snapshot(
     """Store all rows of a model as its next version.
 
     Args:
-        before_commit: a function to call once the rows are stored; if it raises, nothing is kept.
+        before_commit: a function to call after the rows are stored. If the function raises an
+            error, nothing is kept.
 
     Raises:
-        UnstorableError: names the model, the column and the remedy. Nothing was written.
+        UnstorableError: a column cannot be stored. The error names the model, the column and the
+            remedy. Nothing was written.
     """
     _check_storable(frame.schema, asset_key)
     with new_write(store, asset_key) as folder:
@@ -411,16 +419,19 @@ def write_partitions(
 ) -> Snapshot:
     """Store the rows of some partitions of a model; its next version keeps the other partitions.
 
-    A partition for which the frame has no rows is stored as an empty partition.
+    If the frame has no rows for a partition, an empty partition is stored.
 
     Args:
-        keeps: returns whether a partition of the earlier version still belongs to the model.
-        parts: a function that returns all parts of the new version, given the parts just stored
-            and the version before; by default `merged_parts`.
-        before_commit: a function to call once the rows are stored; if it raises, nothing is kept.
+        keeps: a function that returns whether a partition of the earlier version still belongs to
+            the model.
+        parts: a function that returns all parts of the new version, by default `merged_parts`. Its
+            arguments are the newly stored parts and the version before.
+        before_commit: a function to call after the rows are stored. If the function raises an
+            error, nothing is kept.
 
     Raises:
-        UnstorableError: names the model, the column and the remedy. Nothing was written.
+        UnstorableError: a column cannot be stored. The error names the model, the column and the
+            remedy. Nothing was written.
         PartitionError: a row belongs to none of the partitions.
     """
     _check_storable(frame.schema, asset_key, partitions)
@@ -475,7 +486,7 @@ def _commit(
 
 
 def columns_of(frame: DataFrame) -> tuple[Column, ...]:
-    """Return the columns of a model with their types, as a snapshot stores them."""
+    """Return the columns of a frame with their types, in the form that a snapshot stores."""
     return tuple(Column(field.name, field.dataType.simpleString()) for field in frame.schema.fields)
 
 
