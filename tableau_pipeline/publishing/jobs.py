@@ -82,9 +82,9 @@ class Jobs:
         if isinstance(status, NoJob) or status.outcome:
             return status
         raise UnknownOutcomeError(
-            f"Job {job_id} on {self.server.url} {limit}, and it cannot be cancelled for certain. "
-            "It may still take effect, so nothing else is sent: the next run asks for it again. If "
-            "it hangs, cancel it on the server's Jobs page."
+            f"Job {job_id} on {self.server.url} {limit}, and the server does not confirm that the "
+            "job is cancelled. The job may still take effect, so nothing else is sent: the next "
+            "run asks for the job again. If the job hangs, cancel it on the server's Jobs page."
         )
 
     def pauses(self) -> Generator[float]:

@@ -41,8 +41,8 @@ _NO_WARNINGS = "404030"
 # A refusal with this code means that a permission rule does not exist.
 _NO_RULE = "404013"
 _CHANGE_REMEDIES = {
-    "403027": "Only administrators may change the owner, and perhaps the leaders of its project: "
-    "make this user one, or leave the owner as it is",
+    "403027": "Only administrators, and perhaps leaders of its project, may change the owner: make "
+    "this user one of them, or leave the owner as it is",
     "403141": "Only its owner, a leader of its project or an administrator may change that: make "
     "this user one of them, or do not declare it",
 }
@@ -166,8 +166,8 @@ class PropertiesOnServer:
         paths = self._ours if aim.get(CERTIFIED) else self._ours - {NOTE}
         return {
             path: f"{shown(path)} was set to {quoted(path, aim.get(path))}, and the server shows "
-            f"{quoted(path, now.get(path))}: it does not take this by its REST API, or a user "
-            "has changed it since"
+            f"{quoted(path, now.get(path))}: its REST API does not accept this value, or a user "
+            "has changed the value since"
             for path in paths
             if path[0] != "permission" and _words(aim.get(path)) != _words(now.get(path))
         }

@@ -205,7 +205,7 @@ def _acquire(
     except Timeout as error:
         raise RefreshError(
             f'Token "{token}" on {url} was in use by other refreshes on this host for '
-            f"{timeout:.0f} s, last by {_holder_name(holder)}, and it carries one session at a "
+            f"{timeout:.0f} s, last by {_holder_name(holder)}, and a token allows one session at a "
             "time. Run again later, or give each deployment and host a token of its own."
         ) from error
 

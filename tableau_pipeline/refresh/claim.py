@@ -150,7 +150,7 @@ class HeldClaim:
             by = "a later refresh"
         else:
             by = "a user, who ended its claim or removed its records"
-        raise OvertakenError(f"This refresh was overtaken by {by}. Nothing more is sent by it.")
+        raise OvertakenError(f"This refresh was overtaken by {by}, and sends nothing more.")
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def _no_refusal() -> Generator[None]:
     try:
         yield
     except RefusedError as error:
-        raise RefreshError(f"Nothing more is sent by this refresh: {error}") from error
+        raise RefreshError(f"This refresh sends nothing more: {error}") from error
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class Ownership:
         if self.other_instance and root_of(self.other_instance) != root_of(key):
             return Refusal(
                 f"{_label(remote)} is published by another environment (tag "
-                f'"{self.other_instance}"), and no environment takes over what another one has. '
+                f'"{self.other_instance}"), and another environment cannot take it over. '
                 "Nothing was changed",
                 Code.OTHER_ENVIRONMENT,
                 remedy="Move it back, rename it, or remove its tags",

@@ -201,7 +201,7 @@ class Reconciler:
             return reconciliation
         # The server's counts may lack rows because of filters, caches and rights. So a refresh does
         # not fail by a count alone if the file can be read.
-        self.log.warning("%s. The file decides", problem)
+        self.log.warning("%s. Now the published file decides", problem)
         read = self._compare_download(checkpoint, remote)
         if not read.skipped:
             return read

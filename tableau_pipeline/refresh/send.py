@@ -362,7 +362,7 @@ class Sender:
         message = (
             f"{doing}: job {intent.job_id} of the server {outcome}. "
             f"{status.notes or 'It gave no reason; look in the logs of its backgrounder.'} "
-            f"{actions}The data source holds what it held before. {_NEXT_STEP.get(outcome, '')}"
+            f"{actions}The data source has not changed. {_NEXT_STEP.get(outcome, '')}"
         )
         # Only text is a reason; a numeric code is not.
         if outcome is Outcome.FAILED and not any(map(str.isalpha, status.notes)):

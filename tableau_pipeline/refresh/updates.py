@@ -88,12 +88,12 @@ def whole_files(
     moves = site.facts.updates_move_stamp
     if not reads_jobs() and not moves:
         return WholeFiles(
-            "this user may not ask for jobs, and no update was seen to move the time stamp of a "
-            "data source here",
+            "this user may not ask for jobs, and no update on this site is known to have changed "
+            "the time stamp of a data source",
             "Updates need a user who may ask for jobs: a site administrator",
         )
     if site.facts.loses_jobs and moves is False:
-        reason = "the server forgets jobs at once, and updates do not move the time stamp here"
+        reason = "the server forgets jobs at once, and updates do not change the time stamp there"
         return WholeFiles(reason)
     return None
 

@@ -154,8 +154,8 @@ class HyperResource(dg.ConfigurableResource):
 # The text before the message of a refusal, if no variable names the data folder.
 _FOLDER_HINT = (
     "Neither PIPELINE_DATA_DIR nor DAGSTER_HOME is set, so this run may look for records and "
-    "snapshots in another folder than earlier ones. Set both as they were then, and run again. "
-    "Only if there were no earlier ones:\n"
+    "snapshots in another folder than earlier runs. Set both as in the earlier runs, and run "
+    "again. Only if there were no earlier runs:\n"
 )
 
 

@@ -59,7 +59,7 @@ _LOOPBACK = "127.0.0.1"
 JAVA_REMEDY = (
     "Spark could not start its Java process: install Java 17 or newer (Debian, Ubuntu: apt-get "
     "install openjdk-17-jre-headless; macOS: brew install openjdk@17), or point JAVA_HOME at one. "
-    "If Java is there, Spark's own message stands above: correct what you set for Spark."
+    "If Java is installed, read Spark's own message above, and correct your Spark settings."
 )
 
 

@@ -64,7 +64,7 @@ _ALL = (
     Fact(
         "stamp-of-a-job",
         "The updatedAt that a job sets lies between its start and its end.",
-        f"A stamp that is late is compared by contents. {_LEARNT}",
+        f"If a time stamp is late, refreshes compare contents. {_LEARNT}",
     ),
     Fact(
         "revision-of-each-publish",
@@ -182,7 +182,7 @@ _ALL = (
     Fact(
         "deleted-at-once",
         "What was deleted is gone from lists at once.",
-        "A refresh may find a data source that is gone, and ends with an error once.",
+        "A refresh may still find a deleted data source, and then ends with an error once.",
     ),
     Fact(
         "refresh-by-update",
