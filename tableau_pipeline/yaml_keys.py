@@ -1,6 +1,6 @@
-"""A decorator for frozen dataclasses that can also be written in YAML.
+"""Define a decorator for frozen dataclasses that can also be written in YAML.
 
-Errors point at the key that is wrong.
+Errors point at the wrong key.
 """
 
 import re
@@ -24,8 +24,7 @@ from pydantic.dataclasses import dataclass
 from pydantic.json_schema import SkipJsonSchema
 
 T = TypeVar("T")
-# The current names of renamed keys. The keys here are former names that are too different for a
-# guess.
+# The current names of renamed keys, by former name. These names are too different for a guess.
 _RENAMED = MappingProxyType({"rebase": "republish", "columns": "contract"})
 
 
@@ -33,13 +32,15 @@ _RENAMED = MappingProxyType({"rebase": "republish", "columns": "contract"})
 def keyed(cls: type[T]) -> type[T]:
     """Make a class a frozen dataclass that can also be read from a mapping.
 
-    The key of a field in YAML is its `validation_alias`, or else its name; a field of type
-    `SkipJsonSchema` has no key. An unknown key is an error that lists the known keys.
+    In YAML, the key of a field is the `validation_alias`, or else the name of the field. A field of
+    type `SkipJsonSchema` has no key. An unknown key is an error, whose message lists the known
+    keys.
     """
     of_keys: Any = classmethod(_of_keys)
-    # Set it as an attribute of the class, where pydantic looks for validators.
+    # Set the validator as an attribute of the class, because pydantic looks for validators there.
     setattr(cls, "_of_keys", model_validator(mode="wrap")(of_keys))  # noqa: B010
-    # Hide inputs, which may be secrets; messages name the value where that helps.
+    # Hide inputs in pydantic's errors, because inputs may be secrets. Some of our own messages name
+    # the value.
     config = ConfigDict(
         extra="forbid", validate_by_alias=True, validate_by_name=True, hide_input_in_errors=True
     )
@@ -66,7 +67,8 @@ def _of_keys(cls: Any, value: Any, handler: Callable[[Any], Any]) -> Any:
     try:
         result = handler({key: given[key] for key in known if key in given})
     except ValidationError as error:
-        # After an unknown key, leave out errors of the mapping as a whole: it may be their cause.
+        # If there are unknown keys, leave out errors of the whole mapping: the unknown keys may
+        # cause them.
         problems += [problem for problem in error.errors() if problem["loc"] or not problems]
     if problems:
         raise ValidationError.from_exception_data(cls.__name__, problems)
@@ -74,11 +76,11 @@ def _of_keys(cls: Any, value: Any, handler: Callable[[Any], Any]) -> Any:
 
 
 def written_as(form: Any, convert: Callable[[Any], Any]) -> BeforeValidator:
-    """Return a validator for a field that is a tuple in Python, but has another form in YAML.
+    """Return a validator for a field that is a tuple in Python, and has another form in YAML.
 
     Args:
         form: the type of the form in YAML, which pydantic validates.
-        convert: converts that form to the tuple.
+        convert: a function that converts a value of this form to the tuple.
     """
     adapter = TypeAdapter(form)
     return BeforeValidator(
@@ -99,7 +101,7 @@ def _problem(at: tuple[str | int, ...], problem: str) -> Any:
 
 
 def guess(name: object, known: Iterable[str]) -> str:
-    """Return 'did you mean "..."? ' for the most similar known name; "" if none is similar."""
+    """Return 'did you mean "..."? ' with the most similar known name; "" if no name is similar."""
     matches = get_close_matches(str(name), list(known), n=1)
     return f'did you mean "{matches[0]}"? ' if matches else ""
 
@@ -117,25 +119,25 @@ def _known_zone(zone: str) -> str:
 
 # The name of a time zone.
 Zone = Annotated[str, AfterValidator(_known_zone)]
-# Pairs of texts; in YAML, a mapping.
+# Pairs of texts; their form in YAML is a mapping.
 Pairs = Annotated[
     tuple[tuple[str, str], ...],
     written_as(dict[str, str], lambda mapping: tuple(mapping.items())),
 ]
 
 
-# Characters that XML cannot represent; Tableau writes all names and texts in XML.
+# The characters that XML cannot represent. Tableau writes all names and texts in XML.
 NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def not_for_tableau(text: str) -> str | None:
-    """Return the first character that Tableau cannot hold, as "U+000B"; None if there is none."""
+    """Return the first character that Tableau cannot store, such as "U+000B"; None if all fit."""
     match = NO_TEXT.search(text)
     return f"U+{ord(match[0]):04X}" if match else None
 
 
 def texts_in(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str]]:
-    """Yield each text in nested dataclasses, mappings and sequences, after the keys to the text."""
+    """Yield each text in nested dataclasses, mappings and sequences, with the keys of the text."""
     if isinstance(value, str):
         yield at, value
     elif is_dataclass(value) and not isinstance(value, type):

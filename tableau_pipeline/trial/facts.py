@@ -1,6 +1,6 @@
-"""The questions of a trial, what the pipeline assumes, and what another answer means for refreshes.
+"""List the questions of a trial, the assumed answers, and the effects of different answers.
 
-The contract in `tableau_sandbox_tests` uses the same names, where it asks the same question.
+The contract in `tableau_sandbox_tests` uses the same name for the same question.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Fact:
     """A question that a trial answers.
 
     Attributes:
-        assumed: what the sandbox does, and the pipeline assumes.
-        if_different: what refreshes do on a site that behaves differently.
+        assumed: the answer that the pipeline assumes; the sandbox behaves in this way.
+        if_different: what refreshes do on a site with a different answer.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Fact:
 
 
 class Verdict(StrEnum):
-    """How an answer compares with the assumption."""
+    """Whether an answer is as assumed."""
 
     AS_ASSUMED = "as assumed"
     DIFFERENT = "different"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 class Answer(Frozen):
-    """The answer of a trial to the question of a fact."""
+    """The answer of a trial to a question."""
 
     fact: str
     verdict: Verdict

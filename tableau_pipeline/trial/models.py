@@ -1,4 +1,4 @@
-"""Write versions of a model without Spark: a few rows of numbers and texts."""
+"""Write versions of a model with a few rows of numbers and texts, without Spark."""
 
 import hashlib
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ def write_model(store: SnapshotStore, model: str, rows: pa.Table) -> Snapshot:
 
     Args:
         store: a store in a local folder.
-        rows: the rows, with columns of int64 and string only.
+        rows: the rows; all columns have the type int64 or string.
     """
     name = f"{store.new_folder()}/part-0.parquet"
     folder = store.folder(model)

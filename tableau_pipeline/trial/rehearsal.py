@@ -1,4 +1,4 @@
-"""Let refreshes run, as they do every night, on throwaway data sources of a site."""
+"""Run whole refreshes, like those in production, on throwaway data sources of a site."""
 
 import logging
 from collections.abc import Generator
@@ -28,16 +28,16 @@ from tableau_pipeline.trial.workshop import Rows, Workshop
 
 _LOG = logging.getLogger(__name__)
 _ANY_LOSS = Guard(max_shrink=1)
-# A change of such a small table is as large as the whole file; send it as an update anyway.
+# Always send updates: in a small table, a change is as large as the whole file.
 _ALWAYS_UPDATES = Republish(growth=1_000_000)
-# Seconds: long enough to send a request, and too short for an answer.
+# The time limit for an answer, in seconds: enough to send a request, but too short for an answer.
 _NO_ANSWER_SECONDS = 0.001
-# Seconds to wait for the time stamp of an update, by which a lost update is found.
+# How many seconds to wait until the time stamp shows an update whose answer was lost.
 _STAMP_SECONDS = 30
 
 
 def by_update(shop: Workshop) -> None:
-    """Refresh twice, the second time with rows that changed, came and went."""
+    """Refresh twice. Before the second refresh, change, add and remove rows."""
     fact, table = "refresh-by-update", "rows"
     _write(shop, table, [(number, f"row {number}") for number in range(1, 9)])
     _refresh_tables(shop, "refresh", table)
@@ -49,7 +49,7 @@ def by_update(shop: Workshop) -> None:
 
 
 def over_edits(shop: Workshop) -> None:
-    """Add a field as a user does, then refresh in full with other rows."""
+    """Add a field like a user, then refresh in full with other rows."""
     fact, table = "refresh-keeps-work", "rows"
     _ensure_published(shop, table)
     remote = shop.found("refresh")
@@ -74,7 +74,7 @@ def of_two_tables(shop: Workshop) -> None:
 
 
 def after_a_lost_answer(shop: Workshop) -> None:
-    """Drop the connection right after an update was sent, and refresh again."""
+    """Drop the connection right after an update is sent, then refresh again."""
     fact, table = "refresh-after-a-lost-answer", "rows"
     _ensure_published(shop, table)
     rows = [(number, f"row {number}") for number in range(1, 7)]
@@ -83,7 +83,7 @@ def after_a_lost_answer(shop: Workshop) -> None:
         with _without_answers(shop.site):
             report = _refresh_tables(shop, "refresh", table)
     except UnknownOutcomeError:
-        # It may be carried out, or not; the next refresh finds out.
+        # The next refresh finds out whether the server has carried out the update.
         report = None
     if report:
         shop.unknown(f"no update was sent: {report.decision}", fact)
@@ -97,7 +97,7 @@ def after_a_lost_answer(shop: Workshop) -> None:
 
 
 def _ensure_published(shop: Workshop, table: str) -> None:
-    """Publish the data source, unless this start has done so; each start uses other names."""
+    """Publish the data source, if this start has not published it; each start uses new names."""
     if shop.find("refresh") is None:
         _write(shop, table, [(1, "row 1")])
         _refresh_tables(shop, "refresh", table)
@@ -151,7 +151,7 @@ def _decision_text(report: Refreshed) -> str:
 def _answer_rows(
     shop: Workshop, fact: str, kind: str, rows: dict[str, Any], wrong: str | None
 ) -> None:
-    """Answer a fact; also compare the published rows with the expected ones."""
+    """Answer a fact as `wrong` says; answer DIFFERENT if the published rows are not `rows`."""
     published = shop.rows(shop.found(kind))
     expected = {table: list(table_rows) for table, table_rows in rows.items()}
     shop.as_assumed(fact, unless=wrong)
@@ -160,7 +160,7 @@ def _answer_rows(
 
 
 class _NoAnswer(HTTPAdapter):
-    """Sends data updates, then drops the connection; sends all other requests as usual."""
+    """Sends data updates, but drops their answers; sends all other requests as usual."""
 
     def __init__(self, usual: Any) -> None:
         super().__init__(max_retries=0)
@@ -171,7 +171,7 @@ class _NoAnswer(HTTPAdapter):
         if request.method != "PATCH":
             return self._usual.send(request, *args, **settings)
         with suppress(requests.ReadTimeout):
-            # A server nearby may answer in no time.
+            # A server nearby may answer within the time limit: drop the answer.
             super().send(
                 request, *args, **{**settings, "timeout": (30, _NO_ANSWER_SECONDS)}
             ).close()
@@ -180,7 +180,7 @@ class _NoAnswer(HTTPAdapter):
 
 @contextmanager
 def _without_answers(site: TableauSite) -> Generator[None]:
-    """Lose the answers to data updates within the block."""
+    """Lose the answers to all data updates in the block."""
     session, url = site.tsc.session, site.url
     usual = session.get_adapter(url)
     session.mount(url, _NoAnswer(usual))

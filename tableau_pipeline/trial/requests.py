@@ -1,4 +1,4 @@
-"""Ask a site: each step is a few requests about one throwaway data source."""
+"""Ask a site questions by single requests. Each step sends a few requests for one data source."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -29,14 +29,15 @@ from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
 Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
 
 _ROWS: Rows = [(number, f"row {number}") for number in range(1, 9)]
-# Seconds to wait until a list shows a new data source, and until an update moves the time stamp.
+# How many seconds to wait until a list shows a new data source, and until an update changes the
+# time stamp.
 _LISTING_SECONDS, _STAMP_SECONDS = 60.0, 12.0
-# The types of jobs in lists.
+# The words for the types of jobs in lists.
 _PUBLISH, _UPDATE = "publish_datasource", "update_uploaded_file"
-# The ids of tables in a .tds, as Desktop writes them, and another form.
+# The ids of tables in a .tds: in the form of Tableau Desktop, and in another form.
 _DESKTOP = re.compile(rb"Extract \(Extract\.Extract\)_[0-9A-Fa-f]{32}")
 _PLAIN = re.compile(rb"\bExtract_[0-9A-Fa-f]{32}")
-# Edits such as those of users.
+# Edits like those of users.
 _EDITS: dict[FieldPath, str] = {
     ("field", "Extract", "name", "caption"): "Label",
     ("calculation", "Doubled", "formula"): "[id] * 2",
@@ -46,7 +47,7 @@ _NO_JOBS = "this user may not ask for jobs"
 
 
 def _main_source(shop: Workshop) -> RemoteDatasource:
-    """Return the data source of most steps; publish it again if an earlier start has removed it."""
+    """Return the main data source; publish it again if an earlier start has removed it."""
     if (remote := shop.find("site")) is None:
         job = shop.publish("site", shop.file({"Extract": _ROWS}))
         shop.took_effect(job, lambda: shop.appears("site"))
@@ -55,7 +56,7 @@ def _main_source(shop: Workshop) -> RemoteDatasource:
 
 
 def create(shop: Workshop) -> None:
-    """Publish a data source, and look for its job and for the data source."""
+    """Publish a data source; look for its job, and for the data source in the list."""
     since = shop.site.now().replace(microsecond=0)
     job = shop.publish("site", shop.file({"Extract": _ROWS}))
     listed = _find_listed(shop, job, since)
@@ -104,7 +105,7 @@ def _answer_jobs(shop: Workshop, job: str) -> None:
 
 
 def _answer_right(shop: Workshop, fact: str, what: str, *, may: bool) -> None:
-    """Answer whether only administrators may do something, judging by this user."""
+    """Answer, for this user, whether only administrators have a right."""
     is_admin = "Administrator" in shop.site.user()[1]
     role = "an administrator" if is_admin else "no administrator"
     answer = f"{role}, this user {'may' if may else 'may not'} {what}"
@@ -112,7 +113,7 @@ def _answer_right(shop: Workshop, fact: str, what: str, *, may: bool) -> None:
 
 
 def _find_listed(shop: Workshop, job: str, since: Any) -> Sequence[TSC.BackgroundJobItem] | None:
-    """Return our job from the list of jobs; [] if it is not there, None if listing is refused."""
+    """Return our job from the list; [] if the list lacks the job, None if we may not list jobs."""
     site = shop.site
     try:
         jobs = site.ask("Listing the jobs", partial(job_list.list_jobs, site.tsc, since))
@@ -145,7 +146,7 @@ def _answer_list(
 
 
 def _note_stamp(shop: Workshop, job: str, remote: RemoteDatasource) -> None:
-    """Note how many seconds the time stamp of a data source follows the end of its job."""
+    """Note how many seconds after the end of its job the time stamp of a data source is."""
     seen = shop.jobs_seen.get(job)
     if isinstance(seen, Job) and seen.completed_at:
         late = max((remote.updated_at - seen.completed_at).total_seconds(), 0.0)
@@ -190,7 +191,7 @@ def _answer_warnings(shop: Workshop, luid: str) -> None:
 
 
 def _code_of(shop: Workshop, doing: str, call: Callable[[], object]) -> str:
-    """Return the code by which a server refuses a call; "" if it accepts the call."""
+    """Return the code by which the server refuses a call; "" if the server accepts the call."""
 
     def asked() -> str:
         try:
@@ -203,7 +204,7 @@ def _code_of(shop: Workshop, doing: str, call: Callable[[], object]) -> str:
 
 
 def downloads(shop: Workshop) -> None:
-    """Download the data source with and without its data, and count its rows."""
+    """Download the data source with its rows and without them, and let the site count the rows."""
     site, remote = shop.site, _main_source(shop)
     with TemporaryDirectory() as folder:
         without = _save_content(shop, remote.luid, Path(folder) / "without", extract=False)
@@ -241,7 +242,7 @@ def _save_content(shop: Workshop, luid: str, file: Path, *, extract: bool) -> Pa
 
 
 def update(shop: Workshop) -> None:
-    """Change rows by one update, and look at time stamp, revision and job."""
+    """Change rows by one update; look at the time stamp, the revision and the job."""
     site, before = shop.site, _main_source(shop)
     changed = [(1, "changed"), *_ROWS[2:], (9, "row 9")]
     batch = Batch(
@@ -298,7 +299,7 @@ def _send(
 
 
 def _answer_stamp(shop: Workshop, job: str, before: RemoteDatasource) -> None:
-    """Answer whether the update moved the time stamp, at once or later, and made a revision."""
+    """Answer whether the update changed the time stamp, at once or later, and made a revision."""
     site, began = shop.site, shop.site.now()
     after = site.find_by_luid(before.luid) or before
     is_at_once = after.updated_at != before.updated_at
@@ -322,7 +323,7 @@ def _answer_stamp(shop: Workshop, job: str, before: RemoteDatasource) -> None:
 
 
 def requests(shop: Workshop) -> None:
-    """Send an update twice, another one at the same time, and one that fails."""
+    """Send an update twice, another update at the same time, and an update that fails."""
     remote = _main_source(shop)
     if not shop.is_as_assumed("update-by-the-owner"):
         return
@@ -333,7 +334,7 @@ def requests(shop: Workshop) -> None:
     shop.took_effect(first, lambda: _lacks(shop, remote, 3))
     if second:
         shop.took_effect(second, lambda: _lacks(shop, remote, 4))
-    # The server ignores this request, as it knows the RequestID; or it carries it out.
+    # The server should ignore this request because of its known RequestID, or may carry it out.
     again, answer = None, "it is answered without a job"
     with suppress(BusyError):
         again = shop.site.update(remote.luid, batch=_delete(5).json(), upload=None, request_id=key)
@@ -360,7 +361,7 @@ def _lacks(shop: Workshop, remote: RemoteDatasource, number: int) -> bool:
 
 
 def _is_unfinished(shop: Workshop, job: str) -> bool | None:
-    """Whether a job has not ended yet; None if the site does not show the job."""
+    """Whether a job has not ended yet; None if the site hides the job."""
     status = shop.site.job(job)
     return status.outcome is None if isinstance(status, Job) else None
 
@@ -421,7 +422,7 @@ def _answer_failed(shop: Workshop, remote: RemoteDatasource) -> None:
 
 
 def replacing(shop: Workshop) -> None:
-    """Publish a package with a user's edits, then replace its rows."""
+    """Publish a package with edits like a user's, then replace the rows by the mode Replace."""
     before = _main_source(shop)
     if problem := add_edits(shop, "site", before):
         shop.as_assumed("published-package", unless=problem)
@@ -440,10 +441,10 @@ _PACKAGE_FACTS = ("overwrite-keeps-the-luid", "overwrite-keeps-tags", "replace-k
 
 
 def add_edits(shop: Workshop, kind: str, remote: RemoteDatasource) -> str | None:
-    """Publish a data source again with a field and a caption, as a user does in Desktop.
+    """Publish a data source again with a new field and caption, like a user of Desktop.
 
     Returns:
-        why that failed; None if it succeeded.
+        why the publish failed; None if it succeeded.
     """
     tables = {"Extract": [("id", "BIGINT"), ("name", "TEXT")]}
     with TemporaryDirectory() as folder:
@@ -492,7 +493,7 @@ def _answer_replace(shop: Workshop, remote: RemoteDatasource) -> None:
 
 
 def taken_name(shop: Workshop) -> None:
-    """Publish under a name that is taken."""
+    """Publish under the name of another data source."""
     fact, remote = "taken-name-as-a-job", _main_source(shop)
     before = shop.rows(remote)
     try:
@@ -533,7 +534,7 @@ def several_tables(shop: Workshop) -> None:
 
 
 def blocks(shop: Workshop) -> None:
-    """Upload two blocks, the second one first; publish them, and read the rows back."""
+    """Upload two blocks, with the second block first; publish the file, and read the rows back."""
     fact, site = "blocks-out-of-order", shop.site
     file = shop.file({"Extract": _ROWS})
     content, endpoint = file.read_bytes(), site.tsc.fileuploads
@@ -574,12 +575,12 @@ def deletion(shop: Workshop) -> None:
 
 
 def stamp_lag(shop: Workshop) -> None:
-    """Conclude from all jobs how many seconds time stamps follow the ends of jobs."""
+    """Answer, by all jobs, how many seconds after the ends of jobs the time stamps are."""
     fact = "stamp-of-a-job"
     if not shop.state.lags:
         shop.unknown("no job was seen to end", fact)
         return
-    # Only this trial changes the data source, so the whole lag is that of the site.
+    # The site causes the whole lag, because only this trial changes the data source.
     lag = min(max(shop.state.lags), LONGEST_LAG)
     shop.as_assumed(fact, unless=f"it follows by {lag:.0f} s" if lag >= 1 else None)
     shop.record.learn(stamp_lag=lag)

@@ -30,10 +30,10 @@ class Trial:
     """The result of a trial.
 
     Attributes:
-        answers: in the order of the facts.
+        answers: the answers, in the order of the facts.
         failed: the error of each step that failed, by the name of the step.
         left: the names of data sources that could not be removed.
-        waits: a sentence on the job for which the trial stopped waiting; None if there is none.
+        waits: a sentence about the job that took too long; None if no job did.
     """
 
     answers: Sequence[Answer]
@@ -54,19 +54,23 @@ def try_out(
     tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Trial:
-    """Try out what a site does, with throwaway data sources in a project; all of them are removed.
+    """Try out how a site behaves, with throwaway data sources in a project.
+
+    At the end, the trial removes its data sources.
 
     Args:
-        folder: the folder of all trials on this host, which keeps unfinished trials.
-        backups: the folder, or its URL; the records of sites are next to it.
-        wait: the seconds that a job may wait and run.
-        resume: go on with an unfinished trial in this project.
-        tell: called before each step, with its name.
-        sleep: waits for this number of seconds.
+        folder: the folder for the state of all trials on this host.
+        backups: the path or URL of the folder for saved data sources. The records of sites are in
+            the same parent folder.
+        wait: how many seconds to wait for a job.
+        resume: whether to continue an unfinished trial in this project.
+        tell: a function to call with the name of each step, before the step.
+        sleep: a function that waits for a number of seconds.
 
     Raises:
-        RefusedError: there is no such project, or nothing to resume; or another trial is running.
-        RefreshError: the site fails, or refuses what all steps need.
+        RefusedError: the project does not exist, or there is no trial to resume, or another trial
+            runs.
+        RefreshError: the site fails, or refuses a request that all steps need.
     """
     project_id = _project_id(site, project)
     site_folder = folder / hashlib.sha256(f"{site.url}\n{site.site}".encode()).hexdigest()[:16]
@@ -105,7 +109,7 @@ def _project_id(site: TableauSite, project: Project) -> str:
 
 
 def _run_steps(shop: Workshop, tell: Callable[[str], None]) -> Trial:
-    """Run all steps that are not done, between two cleanings."""
+    """Run all unfinished steps; clean up before the first step and after the last step."""
     failed: dict[str, str] = {}
     waits = None
     tell("removing what earlier trials left")
@@ -128,7 +132,7 @@ def _run_steps(shop: Workshop, tell: Callable[[str], None]) -> Trial:
                 continue
             shop.update(done=(*shop.state.done, name))
     finally:
-        # Clean up after Ctrl-C, too.
+        # Clean up even after Ctrl-C.
         remaining = shop.clean()
         shutil.rmtree(shop.folder, ignore_errors=True)
     if not (waits or failed):
@@ -143,7 +147,7 @@ def _state(file: Path, project: str, *, resume: bool) -> State:
     with suppress(FileNotFoundError, ValidationError):
         before = State.model_validate_json(file.read_text("utf-8"))
     if not resume:
-        # Jobs of an earlier trial may still run.
+        # Keep the ids of jobs of an earlier trial, because these jobs may still run.
         return State.new(project).model_copy(update={"jobs": before.jobs if before else ()})
     if before is None or before.project != project or not before.done:
         raise RefusedError(

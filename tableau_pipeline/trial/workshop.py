@@ -1,4 +1,4 @@
-"""What a trial works with: its data sources on the site, its jobs, and its answers."""
+"""Manage the data sources of a trial on the site, its jobs, and its answers."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ Rows = Sequence[tuple[int, str]]
 _PREFIX = "tableau-pipeline trial"
 _NAME = re.compile(rf"{_PREFIX} [0-9a-f]{{8}} .+")
 TAG = "tableau-pipeline-trial"
-# Time stamps have whole seconds.
+# Time stamps have whole seconds, so a longer wait always leads to another time stamp.
 _SECOND = 1.1
 _PAUSE = 0.25
 _VERSION = 2
@@ -36,19 +36,19 @@ _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 0.05, 1.3, 5.0
 
 
 class QueueError(RefreshError):
-    """A job of the trial has not ended in the time that the trial waits."""
+    """A job of the trial takes longer than the trial waits."""
 
 
 class State(Frozen):
-    """How far a trial has come.
+    """The progress of a trial.
 
     Attributes:
         project: the path of the project.
-        key: a part of the names of its data sources; each start has another one.
-        done: the names of the steps that are done.
+        key: a part of the names of the trial's data sources. It is new for each start.
+        done: the names of the finished steps.
         jobs: the ids of jobs that may still run.
-        lags: the seconds by which time stamps came after the ends of jobs.
-        listing: the seconds until lists show a new data source.
+        lags: for each job that was measured, how many seconds after its end the time stamp was.
+        listing: how many seconds a new data source needs to appear in lists.
     """
 
     project: str
@@ -61,28 +61,29 @@ class State(Frozen):
 
     @classmethod
     def new(cls, project: str) -> "State":
-        """Return the state of a trial that has not begun."""
+        """Return the state of a new trial."""
         return cls(project=project, key=new_key())
 
 
 def new_key() -> str:
-    """Return a part of names that no other trial has."""
+    """Return a part of names that no other trial uses."""
     return uuid4().hex[:8]
 
 
 @dataclass
 class Workshop:
-    """The site of a trial.
+    """The site of a trial, and everything that the steps need.
 
     Attributes:
-        project: the names of the project and those above it.
-        folder: the folder of the trial on this host.
-        backups: the folder, or its URL; the records of sites are next to it.
-        wait: the seconds that a job may wait and run.
-        hidden_wait: the seconds until an effect must show if the site hides its jobs.
+        project: the project for the data sources of the trial.
+        folder: the folder for files of the trial on this host.
+        backups: the path or URL of the folder for saved data sources. The records of sites are in
+            the same parent folder.
+        wait: how many seconds to wait for a job.
+        hidden_wait: how many seconds to wait for the effect of a job that the site hides.
         jobs_seen: the last status of each job that has ended, by id.
-        sleep: waits for this number of seconds.
-        save: stores the state.
+        sleep: a function that waits for a number of seconds.
+        save: a function that stores the state.
     """
 
     site: TableauSite
@@ -100,7 +101,7 @@ class Workshop:
     jobs_seen: dict[str, Job | NoJob] = field(default_factory=dict)
 
     def name(self, kind: str) -> str:
-        """Return the name of a data source of this trial."""
+        """Return the name of this trial's data source of a kind."""
         return f"{_PREFIX} {self.state.key} {kind}"
 
     def update(self, **changes: object) -> None:
@@ -109,35 +110,35 @@ class Workshop:
         self.save(self.state)
 
     def answer(self, fact: str, verdict: Verdict, detail: str = "") -> None:
-        """Keep an answer; it replaces an earlier answer to the same fact."""
+        """Store an answer, instead of an earlier answer to the same fact."""
         answer = Answer(fact=FACTS[fact].name, verdict=verdict, detail=detail)
         others = (other for other in self.state.answers if other.fact != fact)
         self.update(answers=(*others, answer))
 
     def as_assumed(self, fact: str, *, unless: str | None = None) -> None:
-        """Answer as assumed, or with the difference that `unless` states."""
+        """Answer that a fact is as assumed; if `unless` is given, that it differs in this way."""
         self.answer(fact, Verdict.DIFFERENT if unless else Verdict.AS_ASSUMED, unless or "")
 
     def unknown(self, why: str, *facts: str) -> None:
-        """Answer that the trial could not find out, unless there is an answer already."""
+        """Answer that the trial could not find out; keep an earlier answer."""
         answered = {answer.fact for answer in self.state.answers}
         for fact in facts:
             if fact not in answered:
                 self.answer(fact, Verdict.UNKNOWN, why)
 
     def is_as_assumed(self, fact: str) -> bool:
-        """Whether a fact was answered as assumed."""
+        """Whether the answer to a fact is as assumed."""
         return Answer(fact=fact, verdict=Verdict.AS_ASSUMED) in self.state.answers
 
     def find(self, kind: str) -> RemoteDatasource | None:
-        """Return a data source of this trial; None if it is not there."""
+        """Return this trial's data source of a kind; None if it does not exist."""
         return self.site.find_by_name(self.name(kind), project_id=self.project_id)
 
     def found(self, kind: str) -> RemoteDatasource:
-        """Return a data source of this trial.
+        """Return this trial's data source of a kind.
 
         Raises:
-            RefreshError: it is not there.
+            RefreshError: the data source does not exist.
         """
         remote = self.find(kind)
         if remote is None:
@@ -145,7 +146,7 @@ class Workshop:
         return remote
 
     def file(self, tables: Mapping[str, Rows], *, related: bool = False) -> Path:
-        """Write a `.hyper` file with tables of a number and a text."""
+        """Write a `.hyper` file; its tables have a column of numbers and a column of texts."""
         path = self.folder / f"{uuid4().hex}.hyper"
         with new_file(self.hyper, path, version=_VERSION) as connection:
             for name, rows in tables.items():
@@ -162,7 +163,7 @@ class Workshop:
         return path
 
     def rows(self, remote: RemoteDatasource) -> dict[str, list[tuple[int, str]]]:
-        """Download a data source; return the rows of its tables, in the order of their numbers."""
+        """Download a data source; return the rows of each table, ordered by their numbers."""
         tables = {}
         with published_file(self.site, remote) as file, connect(self.hyper, file) as connection:
             for table in connection.catalog.get_table_names(EXTRACT_SCHEMA):
@@ -172,14 +173,14 @@ class Workshop:
         return tables
 
     def upload(self, file: Path) -> str:
-        """Upload a file, and remove the local one; return the id of the upload."""
+        """Upload a file, and remove the local file; return the id of the upload."""
         try:
             return self.site.upload(file)
         finally:
             file.unlink()
 
     def publish(self, kind: str, file: Path, mode: PublishMode = PublishMode.CREATE) -> str:
-        """Publish a file; return the id of its job.
+        """Publish a file; return the id of the publish job.
 
         Raises:
             RefusedError: the site refuses the request.
@@ -191,17 +192,17 @@ class Workshop:
         return self.opened(job)
 
     def opened(self, job: str) -> str:
-        """Remember a job that was started; return its id."""
+        """Store the id of a started job; return the id."""
         self.update(jobs=(*self.state.jobs, job))
         return job
 
     def took_effect(self, job: str, shows: Callable[[], bool]) -> bool | None:
         """Wait for the end of a job, and return whether it has taken effect.
 
-        Return None if the site hides the job, and its effect has not shown in time.
+        Return None if the site hides the job, and no effect has shown in time.
 
         Raises:
-            QueueError: the job has not ended in time.
+            QueueError: the job takes longer than the trial waits.
         """
         began, pause = self.site.now(), _FIRST_PAUSE
         while True:
@@ -228,20 +229,20 @@ class Workshop:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def appears(self, kind: str) -> bool:
-        """Whether a data source is listed, now or within the time that lists of this site need."""
+        """Whether a data source is listed; wait for as long as lists of this site need."""
         until = self.site.now() + timedelta(seconds=2 * self.state.listing)
         while (is_there := self.find(kind) is not None) is False and self.site.now() < until:
             self.sleep(_PAUSE)
         return is_there
 
     def pass_a_second(self) -> None:
-        """Wait until the clock of the site is in another second."""
+        """Wait until the clock of the site shows another second."""
         self.sleep(_SECOND)
 
     def clean(self) -> Sequence[str]:
-        """Delete what trials left in the project; return the names of what could not be deleted."""
+        """Delete the data sources of all trials; return the names of those that remain."""
         for job in self.state.jobs:
-            # A job that has ended cannot be cancelled; what it has published is deleted below.
+            # Cancel jobs first. If a job has already ended, its data source is deleted below.
             self.site.cancel(job)
         ours = [item for item in self.site.in_project(self.project_id) if self._is_ours(item)]
         undeleted = []
@@ -253,7 +254,7 @@ class Workshop:
         return undeleted
 
     def _is_ours(self, remote: RemoteDatasource) -> bool:
-        """Whether a trial has made it: by its name, and by its tag or its owner."""
+        """Whether a trial has made a data source: by its name, and by its tag or its owner."""
         tags: Collection[str] = remote.tags
         is_tagged = any(tag == TAG or tag.startswith(TAG_PREFIX) for tag in tags)
         is_own = remote.owner_id == self.site.user_id
