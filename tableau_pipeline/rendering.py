@@ -40,8 +40,8 @@ def rendered(
 
     The result depends on the face. LOG: one line for each refusal, with problem and remedy.
     LAUNCHPAD: the run config that accepts the refusals. COMMAND_LINE: the command that accepts the
-    refusals. MARKDOWN: a list with codes. For the launchpad and the command line, it is "" if
-    nothing can be accepted.
+    refusals. MARKDOWN: a list with codes. For the launchpad and the command line, the result is ""
+    if nothing can be accepted.
 
     Args:
         key: the asset key of the data source.

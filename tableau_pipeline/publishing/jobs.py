@@ -13,8 +13,8 @@ from tableau_pipeline.publishing.site import TableauSite
 _GROWTH = 1.5
 # The shortest wait that is logged, in seconds.
 _WORTH_LOGGING = 1
-# If fewer seconds remain, wait this long all the same. HTTP dates have whole seconds, so after a
-# shorter wait the server's clock may show the same time.
+# If fewer seconds remain until the time limit, wait this long all the same. HTTP dates have whole
+# seconds, so after a shorter wait the server's clock may show the same time.
 _RESOLUTION = 1
 
 

@@ -50,7 +50,8 @@ def open_content(
     endpoint = server.datasources
     place = luid if revision is None else f"{luid}/revisions/{revision}"
     url = f"{endpoint.baseurl}/{place}/content" + ("" if extract else "?includeExtract=False")
-    # Avoid TSC's own call: it takes the file name from the server, and fails if it is invalid.
+    # Avoid TSC's own call: it takes the file name from the server, and fails if this name is
+    # invalid.
     with downloads_up_to(limit):
         answer = endpoint.get_request(url, parameters={"stream": True})
     with closing(answer):

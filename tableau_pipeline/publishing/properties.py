@@ -130,7 +130,7 @@ class PropertiesOnServer:
     def set(
         self, remote: RemoteDatasource, aim: DesiredValues, *, is_new: bool
     ) -> tuple[int, Mapping[FieldPath, str]]:
-        """Set each value that is or was declared to its value in `aim`.
+        """Set each value that is declared now, or was declared before, to its value in `aim`.
 
         Args:
             remote: the data source as it is now.

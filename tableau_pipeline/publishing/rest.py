@@ -191,7 +191,7 @@ _ERROR = "errorcode"
 
 
 def job(server: TSC.Server, job_id: str) -> Job:
-    """Ask for a job by its id."""
+    """Return the present state of a job."""
     # Avoid TSC's own call: it drops times with fractions of a second. Before 0.42, it also drops
     # notes with a type.
     url = f"{server.jobs.baseurl}/{job_id}"

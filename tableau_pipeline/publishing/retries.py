@@ -4,8 +4,9 @@
   request is always repeated, like a request that never reached the server. While the server asks
   for a pause, no session of this process sends a request to that server.
 * After a broken connection, 502, 504, or 503 without Retry-After, it is unknown whether the request
-  arrived. Then only requests that may safely arrive twice are repeated: reads and updates. An
-  update has a RequestID, which the server carries out only once. A publish is never repeated.
+  arrived. Then only requests that may safely arrive twice are repeated: reads and updates. The
+  server carries out an update only once, because each update has a RequestID. A publish is never
+  repeated.
 """
 
 import logging

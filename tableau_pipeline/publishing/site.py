@@ -159,7 +159,7 @@ class TableauSite:
 
     @_server_call("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:
-        """Return whether this user may publish to each project id; None if the site hides it."""
+        """Return by project id whether this user may publish there; None if the site hides it."""
         projects = rest.iterate(self.tsc.projects, rest.all_fields())
         return {str(project.id): project.writeable for project in projects}
 
@@ -243,7 +243,7 @@ class TableauSite:
 
     @_server_call("Looking for data source {luid}")
     def updated_at(self, luid: str) -> datetime | None:
-        """Return when a data source was updated, by one request; None if it does not exist."""
+        """Return the updatedAt of a data source, by one request; None if it does not exist."""
         item = self._item(luid)
         return rest.valid_time(item, "updatedAt", item.updated_at) if item else None
 

@@ -26,8 +26,8 @@ _MOST_BLOCKS = 1000
 # The usual size of a block in units of 2^20 bytes. TSC's default is 50. We use less, because
 # several copies of a block are in memory during an upload.
 _USUAL_BLOCK = 16
-# The largest size of a block in units of 2^20 bytes. A request may have 64 units, and has other
-# parts than the block.
+# The largest size of a block in units of 2^20 bytes. A request may have 64 of these units, and
+# needs the rest for its other parts.
 _LARGEST_BLOCK = 63
 # How many blocks are sent at once, and how often we try to send a block.
 _AT_ONCE, _ATTEMPTS = 4, 3

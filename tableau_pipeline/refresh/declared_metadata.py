@@ -180,7 +180,7 @@ class DeclaredMetadata:
 
     @cached_property
     def merge(self) -> Merge | None:
-        """The result of the merge; None if there is no metadata to keep or set."""
+        """The merge of declared and published metadata; None if there is nothing to keep or set."""
         metadata, properties = self.held, self.on_server.found if self.on_server else None
         has_fields = any(
             not is_property(path) for values in (self.fields, *self.candidates) for path in values
@@ -269,7 +269,7 @@ class DeclaredMetadata:
         name = self.stored.store(values)
         if is_whole:
             return (name, *(before or (NO_VALUES,)))
-        # Some servers drop the values in mode Replace, so `NO_VALUES` may be true instead.
+        # Some servers drop the values in mode Replace, so `NO_VALUES` is the second candidate.
         return (name, NO_VALUES) if isinstance(plan, Publish) else (name,)
 
     def with_held(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":

@@ -53,7 +53,7 @@ class Delivery:
 
         Raises:
             RefusedError: the server refused the request. The data source is unchanged.
-            DriftError: another user changed the data source meanwhile.
+            DriftError: another user changed the data source in the meantime.
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         self.sender.uploaded.clear()
@@ -94,7 +94,7 @@ class Delivery:
         try:
             metadata = self.sender.server.metadata(sent.remote.luid)
         except (RefusedError, UnreadableError) as error:
-            # The rows are published, so the refresh is not refused; the next one may be.
+            # Only warn, because the rows are published. The next refresh may be refused.
             return sent.warned(f"{str(error).removesuffix('.')}. Its metadata is not set yet")
         if plan.mode is PublishMode.REPLACE and before and metadata.digest == before.digest:
             return replace(sent, reached=reached.reached)
@@ -112,7 +112,7 @@ class Delivery:
         except DriftError as error:
             return sent.warned(f"{error} Its metadata is not set yet")
         except RefusedError as error:
-            # The rows are published, so the refresh is not refused; the next one may be.
+            # Only warn, because the rows are published. The next refresh may be refused.
             text = str(error).removesuffix(".")
             return sent.warned(f"{text}. Its rows are published. Its metadata is not set yet")
         second = replace(second, warnings=(*sent.warnings, *second.warnings))

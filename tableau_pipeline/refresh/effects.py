@@ -36,7 +36,7 @@ class Effect:
 class Effects:
     """Looks for the effects of requests in data sources.
 
-    If no effect shows, the request need not have failed: its job may still be queued.
+    If no effect shows, the request may still take effect, because its job may be queued.
 
     Args:
         likeness: a function that compares the rows of a data source with a checkpoint.
@@ -88,7 +88,7 @@ class Effects:
 
 
 def misdirected(intent: Intent, remote: RemoteDatasource) -> Distrust | None:
-    """Return why a publish may have changed the wrong data source: the server goes by the name."""
+    """Return why a publish, which goes by name, may have changed another data source."""
     is_named = (remote.name, remote.project_id) == (intent.name, intent.project_id)
     if intent.mode is None or intent.luid is None or is_named:
         return None

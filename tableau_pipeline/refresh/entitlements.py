@@ -1,8 +1,9 @@
-"""Check entitlements before the publish: a table that assigns rows to the users who may see them.
+"""Check a table of entitlements before it is published.
 
-In Tableau, people make a filter that compares the table's column of users with USERNAME(). So a
-mistake in the table would hide rows from some users, or show them to the wrong users. A guard sets
-the least number of rows of the table: see `Declaration.guard_of`.
+Entitlements say which user may see which rows. In Tableau, people make a filter that compares the
+table's column of users with USERNAME(). So a mistake in the table would hide rows from some users,
+or show them to the wrong users. A guard sets the least number of rows of the table: see
+`Declaration.guard_of`.
 """
 
 from collections.abc import Collection, Iterator

@@ -1,4 +1,4 @@
-"""Change tags, name, project and owner of a data source: these take effect at once, without a job.
+"""Change tags, name, project and owner of a data source: changes that take effect without a job.
 
 After each change, we read the data source. So later refreshes do not mistake our own change for
 drift. And we notice if another user has changed the data source at the same time.
@@ -54,7 +54,7 @@ class InPlace:
 
         Raises:
             RefusedError: the name is taken in the project, or our user lacks permission.
-            DriftError: another user changed the data source meanwhile.
+            DriftError: another user changed the data source in the meantime.
         """
         # Check for changes by other users first, because the server does not.
         if not is_unchanged(remote, look_up(self.server, remote.luid), late=self.late):

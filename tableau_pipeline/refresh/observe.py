@@ -67,7 +67,7 @@ class Base:
             yet. None if no such owner is recorded, or if our user does not own the data source now.
         moved: sentences about renames and moves by other users.
         late: the windows of our updates whose effect on the time stamp may still show.
-        warnings: what a user should know although nothing is wrong.
+        warnings: sentences that a user should read, although nothing is wrong.
     """
 
     exists: bool = False

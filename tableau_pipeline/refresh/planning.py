@@ -99,7 +99,7 @@ class Planned:
 
     @property
     def reason(self) -> str:
-        """Why the refresh does it, in words."""
+        """The reason for the decision, in words."""
         return reason_of(self.plan, self.moves)
 
     @property
@@ -142,7 +142,7 @@ def decision_of(plan: Plan, moves: Mapping[str, str]) -> str:
 
 
 def reason_of(plan: Plan, moves: Mapping[str, str]) -> str:
-    """Return why it is done, in words."""
+    """Return the reason for a decision, in words."""
     moved = () if isinstance(plan, Refuse) else moves.values()
     return "; ".join([*moved, plan.reason])
 

@@ -41,8 +41,8 @@ class _Road:
     Attributes:
         go: a function that publishes the file by this road.
         words: the road in words, which complete a sentence after "It is published".
-        fact: the fact of the site record that success on this road proves: it is true; if
-            `is_other`, it is false.
+        fact: the fact of the site record that this road tests. Success proves that the fact is true
+            or, if `is_other`, false.
         is_other: whether the road is a substitute for the road before it.
     """
 
@@ -207,7 +207,7 @@ class Publisher:
         target: Checkpoint,
         remote: RemoteDatasource | None,
     ) -> Sent:
-        """Publish a package of a file and a `.tds` like that which the server would make."""
+        """Publish a package of a file and a `.tds`, made like the server's own `.tds`."""
         package = extract.path.with_suffix(".tdsx")
         with self.sender.reading_files(), phase(self.seconds, "build"):
             tds = new_tds(self.metadata.tables, self.declaration.relationships)
@@ -251,7 +251,7 @@ class Publisher:
         sent = replace(sent, merged=merged)
         if sent.metadata is None:
             # Give a warning: if this user may not see the job either, we may have mistaken another
-            # user's change for its effect.
+            # user's change for the effect of the job.
             return sent.warned(
                 f'The metadata of "{sent.remote.name}" cannot be read after they were published. '
                 "Its metadata may not be set yet"

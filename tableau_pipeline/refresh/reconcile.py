@@ -200,7 +200,7 @@ class Reconciler:
         if not problem:
             return reconciliation
         # The server's counts may lack rows because of filters, caches and rights. So a refresh does
-        # not fail by a count alone if the file can be read.
+        # not fail because of a count alone if the file can be read.
         self.log.warning("%s. Now the published file decides", problem)
         read = self._compare_download(checkpoint, remote)
         if not read.skipped:

@@ -14,12 +14,12 @@ request completely or not at all.
   outcome. Renames, tags and other properties need no intent: the next refresh compares them with
   the declaration, and sets them again.
 * The next refresh opens the models and a session, and then calls `recover`, which finds the outcome
-  of each open intent. (While a person holds the data source, only a rollback does so.) `recover`
-  asks for the job. If the id of the job was lost with the answer, `recover` looks for the rows, and
-  for jobs of this data source. It waits until the job has ended, or until the time limits of jobs
-  have passed. So no earlier request can take effect after a later request. A user who may not see
-  jobs gets an error until the limits have passed. `recover` never repeats a request: the next plan
-  compares the models with the rows that are published by then.
+  of each open intent. (While a person holds the data source, only a rollback calls `recover`.)
+  `recover` asks for the job. If the id of the job was lost with the answer, `recover` looks for the
+  rows, and for jobs of this data source. It waits until the job has ended, or until the time limits
+  of jobs have passed. So no earlier request can take effect after a later request. A user who may
+  not see jobs gets an error until the limits have passed. `recover` never repeats a request: the
+  next plan compares the models with the rows that are published by then.
 * If an outcome stays unknown, or another user may have changed the data source, the journal records
   a `Distrust` with the reason. No update builds on distrusted rows. Instead, this refresh or the
   next refresh publishes a whole file, which replaces all rows, no matter which requests took
@@ -158,9 +158,9 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
         try:
             return _refresh(phases)
         except RefusedError:
-            # Keep the hold in two cases. A later rollback may have overtaken this one, and put the
-            # hold. Or the server may have accepted a first attempt, before the second attempt was
-            # refused.
+            # Keep the hold in two cases. It may belong to a later rollback, which has overtaken
+            # this one. Or the server may have accepted a first attempt, before the second attempt
+            # was refused.
             if not (phases.claim.may_be_overtaken() or phases.sender.accepted):
                 if before:
                     put_hold(place, key, before)
@@ -348,7 +348,7 @@ class _Phases:
     accepted: Accepted | None = None
 
     def recover(self) -> Recovered:
-        """Find out what became of the requests of earlier refreshes."""
+        """Find out the outcomes of requests of earlier refreshes."""
         with phase(self.planner.seconds, "recover"):
             return recover(self.claim.history, self.sender, self.planner.effects)
 
@@ -405,7 +405,8 @@ class _Phases:
             now=setup.now,
             seconds=planner.seconds,
         )
-        # With metadata_only, the planned versions may be older than those of `newest_models`.
+        # With metadata_only, the planned versions may be older, and `newest_models` explains read
+        # errors only for the newest versions.
         with planned.builder.reading():
             sent, extract = delivery.deliver(planned)
             sent = self._prove(sent)
@@ -478,7 +479,7 @@ class _Phases:
         distrust = sent.distrust or (properties.distrust if properties else None)
         fields: dict[str, object] = {
             "distrust": distrust,
-            # Clear both fields: they were confirmed by now, or the user was warned.
+            # By now, both fields were confirmed, or the user was warned: clear them.
             "adopted": None,
             "owner": None,
             "held": self._known_metadata(planned, sent, distrust),

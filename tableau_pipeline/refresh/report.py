@@ -18,7 +18,7 @@ from tableau_pipeline.rendering import megabytes
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """The result of a refresh that ended well.
+    """The result of a refresh that succeeded.
 
     Attributes:
         planned: the plan of the last attempt.
@@ -70,7 +70,7 @@ class Refreshed:
 
     @property
     def reason(self) -> str:
-        """Why the refresh did it, in words."""
+        """The reason for the decision, in words."""
         return reason_of(self.plan, self.moves)
 
     @property

@@ -441,10 +441,9 @@ class Sender:
             )
 
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
-        """Whether a change, which may be another user's, comes from the site itself.
+        """Whether the site itself has made a change, and not another user.
 
-        If two of our jobs were followed by the same change, the site makes the change, and not a
-        user.
+        If the same change has followed two of our jobs, the site makes this change.
         """
         facts, lag, is_publish = self.site.facts, change.lateness, intent.mode is not None
         is_odd = change.made is not None and change.made not in change.revisions

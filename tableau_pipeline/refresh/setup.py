@@ -90,7 +90,7 @@ class Setup:
 
     @property
     def declaration_digest(self) -> str:
-        """The digest of everything that is declared, the same in every environment."""
+        """The digest of the whole declaration, which is the same in every environment."""
         return self.original_digest or self.declaration.whole_digest()
 
 

@@ -245,7 +245,7 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]
 
 
 def _report(context: dg.OutputContext, written: Snapshot) -> None:
-    """Report what this step wrote to Dagster: a whole version, or some of its partitions."""
+    """Report to Dagster what this step wrote: a whole version, or some of its partitions."""
     step = dg.AssetExecutionContext.get()
     # Set only one data version, because Dagster stores one for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))

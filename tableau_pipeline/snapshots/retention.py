@@ -40,7 +40,7 @@ class _Model:
     writes: dict[str, list[Entry]] = field(default_factory=dict)
 
     def replaced(self, before: float) -> list[int]:
-        """Return the versions that were replaced by a next version before a time."""
+        """Return the versions whose replacement was committed before a time."""
         following = pairwise(sorted(self.versions.items()))
         return [number for (number, _), (_, replaced_at) in following if replaced_at <= before]
 

@@ -291,7 +291,7 @@ def write_rows(
         raise TypeError(f"The pipeline does not write to {model}")
     target = model.path / folder
     # Let Spark only count the rows, because `stored_fingerprint` sums their hashes in less time. If
-    # Spark runs on this host, do not count either. No file can be on another disk, and for a small
+    # Spark runs on this host, skip the count: no file can be on another disk, and for a small
     # model, counting takes as long as summing the hashes.
     observation = None if runs_here(hashed.sparkSession) else Observation()
     rows = hashed.observe(observation, F.count(F.lit(1)).alias("rows")) if observation else hashed

@@ -146,7 +146,7 @@ def _answer_list(
 
 
 def _note_stamp(shop: Workshop, job: str, remote: RemoteDatasource) -> None:
-    """Note how many seconds after the end of its job the time stamp of a data source is."""
+    """Note by how many seconds the time stamp of a data source follows the end of its job."""
     seen = shop.jobs_seen.get(job)
     if isinstance(seen, Job) and seen.completed_at:
         late = max((remote.updated_at - seen.completed_at).total_seconds(), 0.0)
@@ -334,7 +334,7 @@ def requests(shop: Workshop) -> None:
     shop.took_effect(first, lambda: _lacks(shop, remote, 3))
     if second:
         shop.took_effect(second, lambda: _lacks(shop, remote, 4))
-    # The server should ignore this request because of its known RequestID, or may carry it out.
+    # A server that knows the RequestID ignores this request. Another server carries it out.
     again, answer = None, "it is answered without a job"
     with suppress(BusyError):
         again = shop.site.update(remote.luid, batch=_delete(5).json(), upload=None, request_id=key)
@@ -575,7 +575,7 @@ def deletion(shop: Workshop) -> None:
 
 
 def stamp_lag(shop: Workshop) -> None:
-    """Answer, by all jobs, how many seconds after the ends of jobs the time stamps are."""
+    """Answer, from all jobs, by how many seconds time stamps follow the ends of jobs."""
     fact = "stamp-of-a-job"
     if not shop.state.lags:
         shop.unknown("no job was seen to end", fact)

@@ -28,7 +28,7 @@ Rows = Sequence[tuple[int, str]]
 _PREFIX = "tableau-pipeline trial"
 _NAME = re.compile(rf"{_PREFIX} [0-9a-f]{{8}} .+")
 TAG = "tableau-pipeline-trial"
-# Time stamps have whole seconds, so a longer wait always leads to another time stamp.
+# Wait longer than a second, because time stamps have whole seconds.
 _SECOND = 1.1
 _PAUSE = 0.25
 _VERSION = 2
@@ -47,7 +47,7 @@ class State(Frozen):
         key: a part of the names of the trial's data sources. It is new for each start.
         done: the names of the finished steps.
         jobs: the ids of jobs that may still run.
-        lags: for each job that was measured, how many seconds after its end the time stamp was.
+        lags: for each measured job, the seconds from its end to the time stamp.
         listing: how many seconds a new data source needs to appear in lists.
     """
 
