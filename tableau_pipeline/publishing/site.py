@@ -597,7 +597,7 @@ class TableauSite:
                 return call()
 
     def _renew_session(self, used: str | None, error: TSC.FailedSignInError) -> None:
-        """Sign in again, unless another thread has done so since the call with the token `used`.
+        """Sign in again, if no other thread has done so since the call with the token `used`.
 
         Raises:
             FailedSignInError: the session is alive, so the error of the call has another cause.

@@ -213,7 +213,7 @@ def _declared_values(declaration: Declaration) -> Values:
 
 
 def _row_settings(table: Table) -> object:
-    """Return the declared settings that decide which rows a table holds."""
+    """Return the declared settings that decide which rows a table has."""
     return table.model, table.source, table.retain
 
 

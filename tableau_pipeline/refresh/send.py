@@ -320,7 +320,7 @@ class Sender:
         return any(job.kind != "publish" for job in look_up or ())
 
     def _learn_word(self, intent: Intent) -> None:
-        """Learn the word for this kind of job in the list of the site, unless it is known."""
+        """Learn the site's word for this kind of job in lists, if the word is unknown."""
         kind, facts = intent.job_kind, self.site.facts
         if kind in facts.job_words.values() or facts.lists_jobs.get(intent.user) is False:
             return

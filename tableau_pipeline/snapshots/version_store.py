@@ -48,7 +48,7 @@ class SnapshotStore:
 
     @property
     def storage(self) -> Storage:
-        """The storage that holds the versions."""
+        """The storage with the versions of all models."""
         if isinstance(self.root, Path):
             if is_url(str(self.root), setting="root"):
                 raise SettingError(f"{self.root} is a URL, not a path: use an ObjectStorage.")
