@@ -310,8 +310,7 @@ def _session(
                 budget=wire.budget,
             )
         finally:
-            # Ignore errors here. Either the block is done, or the block's own error must stay
-            # visible.
+            # Ignore errors here: the block is done, or the block's own error must stay visible.
             with suppress(TableauError, BudgetSpentError, *UNREADABLE, requests.RequestException):
                 tsc.auth.sign_out()
 

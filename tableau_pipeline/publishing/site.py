@@ -69,8 +69,7 @@ def _server_call(
     """Decorate a method with `TableauSite.ask`, which translates errors and renews the session.
 
     Args:
-        doing: what the method does, for messages. Names in braces stand for arguments of the
-            method.
+        doing: what the method does, for messages; {names} stand for arguments of the method.
         remedies: advice for messages; the keys are the server's error codes.
     """
 
@@ -125,10 +124,7 @@ class TableauSite:
         return str(self.tsc.user_id)
 
     def user(self, luid: str = "") -> tuple[str, str]:
-        """Return the name and site role of a user, by default our own user.
-
-        If the site hides the user, return the LUID and "".
-        """
+        """Return the name and site role of a user (by default ours); LUID and "" if hidden."""
         luid = luid or self.user_id
         # If a connected app may not read users, the server answers that the session has ended.
         with suppress(SignInError):
@@ -268,8 +264,7 @@ class TableauSite:
         """Return the data sources that have a tag with this prefix, and that this user may see.
 
         Args:
-            revisions: whether to ask for the newest revision of each data source, with one more
-                request each.
+            revisions: whether to request the newest revision of each data source, one by one.
         """
         # Do not use a filter: a filter matches whole tags only, and ":" separates the parts of a
         # filter. If the site changes between two requests, an item may be on two pages.
@@ -319,8 +314,7 @@ class TableauSite:
             "uploadSessionId": upload,
             "datasourceType": suffix.removeprefix("."),
             **({} if mode is PublishMode.CREATE else {mode.value: "true"}),
-            # Ask for a job: after an interruption, the next refresh can find out the status of the
-            # job.
+            # Ask for a job, whose status the next refresh can find out after an interruption.
             "asJob": "true",
         }
         # TSC's own call would upload the file again.
@@ -350,12 +344,9 @@ class TableauSite:
 
         Args:
             batch: the body of the request, a JSON object with the list "actions".
-            upload: the id of the uploaded `.hyper` file, which has the tables that the actions
-                name.
-            request_id: the id of the request. The server ignores a request if it has seen the id
-                before.
-            connection: the id of the connection to update, if the data source has several
-                connections.
+            upload: the id of the uploaded `.hyper` file with the tables that the actions name.
+            request_id: the id of the request. The server ignores a request with a known id.
+            connection: the id of the connection to update, if there are several connections.
 
         Returns:
             The id of the server's job; None if the server names no job. The server may name no job
@@ -364,8 +355,7 @@ class TableauSite:
         Raises:
             NoUpdatesError: this user may not update this data source. Nothing happened.
             BusyError: another job is changing the data source. Nothing happened.
-            RefusedError, NotAcceptedError: the server refused the request for another reason.
-                Nothing happened.
+            RefusedError, NotAcceptedError: the server refused for another reason. Nothing happened.
             RefreshError: the server failed or did not answer: it may have received the request.
         """
         self.tsc.assert_at_least_version(_FIRST_WITH_UPDATES, "Updating data")
@@ -399,8 +389,8 @@ class TableauSite:
         try:
             return self._job(job_id)
         except SignInError:
-            # Servers before 2025.1 wrongly answer connected apps that the session has ended. If the
-            # session has really ended, `ask` raises an error here.
+            # Before 2025.1, servers wrongly tell connected apps that the session has ended: `ask`
+            # checks this.
             self.ask("Looking for data sources", partial(rest.probe, self.tsc))
             return NoJob.HIDDEN
 
@@ -426,14 +416,12 @@ class TableauSite:
     ) -> Sequence[Job] | None:
         """Return the jobs that may publish or update data sources with this name, in any project.
 
-        Return None if these jobs are unknown. Usually, only administrators may list the jobs of a
-        site. And an unfinished job without a title may belong to any data source (see
-        `job_list.jobs_possibly_of`).
+        Return None if the jobs are unknown. Often, only administrators may list jobs. And an
+        unfinished job without a title may be of any data source (see `job_list.jobs_possibly_of`).
 
         Args:
             since: a time of the server's clock; the result lacks jobs that were created earlier.
-            words: the kind of job for each word that earlier refreshes found in the list of this
-                site.
+            words: the kind of job for each word that earlier refreshes found in the list.
         """
         items = self._listed_jobs(since)
         return None if items is None else job_list.jobs_possibly_of(name, items, words)
@@ -453,8 +441,7 @@ class TableauSite:
 
     def cancel(self, job_id: str) -> bool:
         """Cancel a job; return whether the job is now certain to have no effect."""
-        # Ignore a refusal: the job may have ended, or belong to another user. Only its status
-        # counts.
+        # Ignore a refusal, because the job may have ended. Only the status of the job counts.
         with suppress(RefusedError, SignInError):
             self.ask(f"Cancelling job {job_id}", lambda: self.tsc.jobs.cancel(job_id))
         status = self.job(job_id)
@@ -474,8 +461,7 @@ class TableauSite:
         endpoint = self.tsc.datasources
         for tag in tags:
             try:
-                # Avoid TSC's own call: before 0.42, it does not quote "/" in a tag, and stops at a
-                # missing tag.
+                # Before 0.42, TSC's call does not quote "/" in a tag, and stops at a missing tag.
                 endpoint.delete_request(f"{endpoint.baseurl}/{luid}/tags/{quote(tag, safe='')}")
             except TSC.ServerResponseError as error:
                 if error.code != _TAG_NOT_FOUND:
@@ -490,9 +476,8 @@ class TableauSite:
         """
         endpoint = self.tsc.datasources
         current = endpoint.get_by_id(luid)
-        # The server keeps all values that a request does not name. Avoid TSC's own call: it would
-        # also set the owner, which not every user may do. TSC always sends a certification, so send
-        # the current certification.
+        # The server keeps all unnamed values. TSC's own call would also set the owner, which not
+        # every user may do. TSC always sends a certification, so send the current certification.
         moved = TSC.DatasourceItem(project_id, name=name)
         moved.certified = bool(current.certified)
         moved.certification_note = current.certification_note
@@ -506,8 +491,7 @@ class TableauSite:
         """Download a data source with its extract, as a packaged file (`.tdsx`) in a folder.
 
         Args:
-            limit: the largest allowed download in bytes; by default, derived from the size on the
-                server.
+            limit: the most bytes to download; by default, derived from the size on the server.
 
         Raises:
             RefusedError: this user lacks permission.

@@ -388,8 +388,7 @@ def write_snapshot(
     """Store all rows of a model as its next version.
 
     Args:
-        before_commit: a function to call after the rows are stored. If the function raises an
-            error, nothing is kept.
+        before_commit: a function to call after the rows are stored. If it fails, nothing is kept.
 
     Raises:
         UnstorableError: a column cannot be stored. The error names the model, the column and the
@@ -422,12 +421,10 @@ def write_partitions(
     If the frame has no rows for a partition, an empty partition is stored.
 
     Args:
-        keeps: a function that returns whether a partition of the earlier version still belongs to
-            the model.
+        keeps: a function that returns whether an earlier partition still belongs to the model.
         parts: a function that returns all parts of the new version, by default `merged_parts`. Its
             arguments are the newly stored parts and the version before.
-        before_commit: a function to call after the rows are stored. If the function raises an
-            error, nothing is kept.
+        before_commit: a function to call after the rows are stored. If it fails, nothing is kept.
 
     Raises:
         UnstorableError: a column cannot be stored. The error names the model, the column and the

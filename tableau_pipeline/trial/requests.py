@@ -29,8 +29,7 @@ from tableau_pipeline.trial.workshop import TAG, Rows, Workshop
 Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
 
 _ROWS: Rows = [(number, f"row {number}") for number in range(1, 9)]
-# How many seconds to wait until a list shows a new data source, and until an update changes the
-# time stamp.
+# Seconds to wait for a new data source in lists, and for the time stamp of an update.
 _LISTING_SECONDS, _STAMP_SECONDS = 60.0, 12.0
 # The words for the types of jobs in lists.
 _PUBLISH, _UPDATE = "publish_datasource", "update_uploaded_file"

@@ -54,22 +54,18 @@ def try_out(
     tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Trial:
-    """Try out how a site behaves, with throwaway data sources in a project.
-
-    At the end, the trial removes its data sources.
+    """Try out a site with throwaway data sources in a project, which the trial removes again.
 
     Args:
         folder: the folder for the state of all trials on this host.
-        backups: the path or URL of the folder for saved data sources. The records of sites are in
-            the same parent folder.
+        backups: the path or URL of the folder next to the folder of the records of sites.
         wait: how many seconds to wait for a job.
         resume: whether to continue an unfinished trial in this project.
         tell: a function to call with the name of each step, before the step.
         sleep: a function that waits for a number of seconds.
 
     Raises:
-        RefusedError: the project does not exist, or there is no trial to resume, or another trial
-            runs.
+        RefusedError: there is no such project or no trial to resume, or another trial runs.
         RefreshError: the site fails, or refuses a request that all steps need.
     """
     project_id = _project_id(site, project)
