@@ -41,8 +41,8 @@ _NO_WARNINGS = "404030"
 # A refusal with this code means that a permission rule does not exist.
 _NO_RULE = "404013"
 _CHANGE_REMEDIES = {
-    "403027": "Only administrators may change the owner (perhaps also leaders of its project): make "
-    "this user one of them, or leave the owner as it is",
+    "403027": "Only administrators may change the owner (perhaps also leaders of its project): "
+    "make this user one of them, or leave the owner as it is",
     "403141": "Only its owner, a leader of its project or an administrator may change that: make "
     "this user one of them, or do not declare it",
 }
