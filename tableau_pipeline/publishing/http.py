@@ -323,8 +323,6 @@ def rest_session(wire: Wire, hear: Callable[..., object]) -> requests.Session:
     session.hooks["response"].append(hear)
     for scheme in _PORTS:
         session.mount(f"{scheme}://", WireAdapter(wire, retry=retry, is_rest=True))
-    # Allow few redirects: an upgrade to https needs one redirect, and many redirects are a loop.
-    session.max_redirects = 3
     return session
 
 

@@ -283,7 +283,10 @@ def test_server_without_a_clock(sign_in: SignIn):
             site.now()
 
 
-@pytest.mark.parametrize("date", [None, "", "yesterday", "Wed, 99 Jan 2031 00:00:00 GMT"])
+LAST = "Fri, 31 Dec 9999 23:59:59 GMT"
+
+
+@pytest.mark.parametrize("date", [None, "", "yesterday", "Wed, 99 Jan 2031 00:00:00 GMT", LAST])
 def test_answer_that_tells_no_time(date: str | None):
     # Prevents: one answer without a valid time fails the refresh, or erases the known time.
     clock = ServerClock()
