@@ -4,7 +4,7 @@ from tableau_pipeline.outcome import Code, Refusal, Status, in_words
 
 
 class RefreshError(Exception):
-    """The refresh failed; another run may succeed.
+    """The refresh failed. Another run may succeed, except after a `RefusedError`.
 
     Attributes:
         decision: the status to record for a refresh that this error stops.
@@ -53,7 +53,7 @@ class BusyError(NotAcceptedError):
 
 
 class NotListedError(RefreshError):
-    """The server has an object of this name, but its lists do not show the object so far."""
+    """The server has an object of this name, but does not list the object yet."""
 
 
 class UnreadableError(RefreshError):

@@ -1,4 +1,4 @@
-"""Run `make demo`: the whole pipeline, on the same sandbox as `make dev`."""
+"""Run `make demo`: the whole pipeline, on the local imitation of Tableau Server of `make dev`."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ from tableau_pipeline.demo.story import (
 
 
 def main() -> int:
-    """Run all chapters; return 0 if every data source equals its models at the end."""
+    """Run all chapters; return 0 if every data source equals its models after each chapter."""
     _write(
         "Flights from New York in 2013: Spark -> snapshots -> .hyper -> a local Tableau Server\n"
     )

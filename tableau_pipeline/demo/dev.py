@@ -1,4 +1,7 @@
-"""Run `make dev`: start the web UI, the daemon and a sandbox, and stop them together."""
+"""Run `make dev`: start the web UI, the daemon and a sandbox, and stop them together.
+
+The sandbox is a local imitation of Tableau Server.
+"""
 
 import os
 import signal
@@ -13,7 +16,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def main() -> int:
-    """Run until Ctrl-C or SIGTERM; `PORT` and `SANDBOX_PORT` choose other ports."""
+    """Run until Ctrl-C or SIGTERM; the variables `PORT` and `SANDBOX_PORT` set other ports."""
     # Set the handlers before any process is started. A background job ignores SIGINT, and its child
     # processes would inherit that setting.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -42,8 +45,8 @@ def main() -> int:
                 [*command, "--host", "127.0.0.1", "--port", port],
                 cwd=_ROOT,
                 env={**os.environ, **environment},
-                # Start a new session, so that Ctrl-C does not reach the children of the process.
-                # The process stops its children itself.
+                # Start a new session, so that Ctrl-C reaches only this process. `dg dev` stops its
+                # own children when it gets the SIGINT below.
                 start_new_session=True,
             )
             try:

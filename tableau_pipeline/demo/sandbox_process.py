@@ -1,4 +1,4 @@
-"""Start a sandbox in its own process, and stop it when this process ends."""
+"""Run a sandbox, a local imitation of Tableau Server, in a process that ends with this one."""
 
 import os
 import re
@@ -15,9 +15,10 @@ _PORT = "8765"
 
 
 def local_sandbox() -> AbstractContextManager[dict[str, str]]:
-    """Start the sandbox of `make demo` and `make dev`: one folder, and the port SANDBOX_PORT.
+    """Return a context manager that runs the sandbox of `make demo` and `make dev`.
 
-    Both commands use the same sandbox data and port, so links in Dagster stay valid.
+    Both commands use the same data folder and the same port, which the variable SANDBOX_PORT may
+    set. So links from Dagster to the sandbox stay valid.
 
     Raises:
         RuntimeError: the sandbox did not start; the message names the remedy.
@@ -32,7 +33,7 @@ def local_sandbox() -> AbstractContextManager[dict[str, str]]:
 def sandbox_process(
     data_dir: Path, *, port: int, options: Sequence[str] = ()
 ) -> Generator[dict[str, str]]:
-    """Run `tableau-sandbox`; yield the environment with which the pipeline uses it.
+    """Run `tableau-sandbox`; yield the environment variables that the pipeline needs to use it.
 
     Args:
         port: the port of the sandbox; 0 for any free port.
@@ -42,7 +43,8 @@ def sandbox_process(
         RuntimeError: the sandbox did not start; the message contains its output and the remedy.
     """
     program = str(Path(sys.executable).with_name("tableau-sandbox"))
-    # Start it quiet, because only the first line of its output is read.
+    # Use --quiet: this process reads only the first line of the output, and further output would
+    # fill the pipe and block the sandbox.
     command = [program, "--die-with-parent", "--quiet", *options]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--data-dir", str(data_dir)],
@@ -65,7 +67,7 @@ def sandbox_process(
                 "demo` or `make dev` already runs, stop it, or choose another port for both with "
                 "SANDBOX_PORT=8766"
             )
-        # Every sandbox has this token.
+        # Without TABLEAU_SANDBOX_ variables, every sandbox has this token.
         yield {
             "TABLEAU_SERVER_URL": url[0],
             "TABLEAU_SITE": "",

@@ -1,4 +1,4 @@
-"""The chapters of the demo: four refreshes of the flights, then a rollback and its release."""
+"""The chapters of the demo: four refreshes of the flights, a rollback, and a refresh after it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Chapter:
     """One refresh of everything, with the flights up to one day.
 
     Attributes:
-        corrected: the day whose records were corrected after the previous chapter.
+        corrected: the day whose records are read with late corrections; None for no corrections.
     """
 
     title: str
@@ -107,7 +107,7 @@ def refresh(
 def roll_back_and_release(
     definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> Iterator[Line]:
-    """Roll the largest data source back to earlier rows; then release it and refresh it again.
+    """Roll back the first of `datasources()` to earlier rows; then end its hold, and refresh it.
 
     Raises:
         RuntimeError: a run failed; the message states why.
@@ -221,7 +221,7 @@ def _differences(
 
 
 def datasources() -> list[PublishedDatasource]:
-    """Return the declarations in `defs/flights/defs.yaml`, sorted by name in descending order."""
+    """Return the data sources that the project declares, sorted by name in descending order."""
     tree = dg.ComponentTree.for_project(Path(__file__))
     components = tree.get_all_components(of_type=PublishedDatasource)
     return sorted(components, key=lambda datasource: datasource.name, reverse=True)

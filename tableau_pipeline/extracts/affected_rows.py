@@ -1,8 +1,9 @@
 """Find the affected rows of a table: an update deletes them and inserts their current version.
 
-The payload contains small tables, the key tables. A row is affected if it matches a row of any key
-table. Keys, windows and cutoffs are in key tables, because they cannot be constants in an action
-batch. A batch has neither decimals nor dates, and its time stamps have no microseconds.
+The payload, the `.hyper` file of an update, contains small tables: the key tables. A row is
+affected if it matches a row of any key table. Keys, windows and cutoffs are in key tables, because
+they cannot be constants in an action batch. Such constants can be neither decimals nor dates, and
+constant time stamps have no microseconds.
 """
 
 import math
@@ -42,12 +43,16 @@ _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
 
 
 class NotProvedError(Exception):
-    """No delta is proved to be enough; the message is a phrase with the reason."""
+    """No delta is proved to give the desired content; the message is a phrase with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """The published or desired content of a table, with the snapshot that holds its rows."""
+    """The published or desired content of a table, with the snapshot that holds its rows.
+
+    Attributes:
+        cutoff: the start of the rolling window; None if every row of the snapshot counts.
+    """
 
     snapshot: Snapshot
     content: Fingerprint
@@ -170,7 +175,7 @@ class KeyTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns. All are compared, as the server accepts no other columns."""
+        """The names of the columns: only compared columns, as the server accepts no others."""
         return tuple(dict.fromkeys(match.by for match in self.matches))
 
     @property
@@ -250,7 +255,7 @@ def find_affected(
 
 
 def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: Snapshot) -> None:
-    """Fill a key table with the keys in a feed of changes."""
+    """Fill a key table with the keys in a feed, a model that lists the keys of changed rows."""
     # Cast the key, because the feed may have another type, and the server compares equal types
     # only.
     feed_columns = dict(feed.columns)
@@ -265,8 +270,8 @@ def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: 
     try:
         keys.fill(connection, f"SELECT DISTINCT {values} FROM {feed_rows} feed WHERE {where}")  # noqa: S608
     except HyperException as error:
-        # A value of the feed may not fit the type of the table: an empty text is no number. hyperd
-        # cannot skip such a value, because even its TRY_CAST fails for most types.
+        # A value of the feed may not fit the type of the table. For example, an empty text is not a
+        # number. hyperd cannot skip such a value, because even its TRY_CAST fails for most types.
         reason = str(error).splitlines()[0].rstrip(": ")
         raise NotProvedError(
             f'the feed "{feed.model}" has keys that do not fit the table ({reason})'
@@ -281,7 +286,7 @@ def _without_nulls(key: Sequence[str]) -> str:
 def _from_cursor(
     connection: Connection, change: TableChange, cursor: str, lookback: int | str | None
 ) -> KeyTable:
-    """Return the key table of an append: the last published cursor minus the lookback."""
+    """Return the key table of an append; its row is the last published cursor minus `lookback`."""
     keys = KeyTable(change, "keys", (KeyMatch(cursor, ">=", "start"),))
     published = change.published.select_sql(only=(cursor,))
     last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {published} old)"  # noqa: S608
@@ -377,9 +382,8 @@ _DIFFERING = escape_name("differing keys")
 def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int | None:
     """Fill a key table with the keys of rows that are in only one version.
 
-    Rows of shared files are in both versions, so they are not compared. A row of a shared file may
-    have the key of a changed row, and the delta then deletes both rows. The fingerprints of the
-    delta do not add up in this case, and `build_delta` sends the whole table.
+    Rows of shared files are in both versions, so they are not compared. If such a row has the key
+    of a changed row, the row is affected, too: the delta deletes it and inserts it again.
 
     Return the number of equal pairs; see `find_affected`.
     """
@@ -400,7 +404,7 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
             f"CREATE TEMPORARY TABLE {_DIFFERING} ({columns}, {_EQUAL} BIGINT)"
         )
         # Compare columns only if there is one slice. More slices mean that the memory is not enough
-        # to compare columns, and only hashes can be sliced.
+        # to compare columns, and slices are cut by the hashes of rows.
         if compares_columns := by_columns and slices == 1:
             selects = [_by_columns(change, keys.columns)]
         else:
@@ -422,8 +426,8 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
     """Call `compare` with the number of slices that the memory requires; retry with more slices.
 
     Args:
-        compare: gets the number of slices, a power of two; `in_slices` returns its result. When
-            hyperd runs out of memory, the next call gets more slices.
+        compare: a function of the number of slices, a power of two. `in_slices` returns its result.
+            If hyperd runs out of memory, `compare` is called again with more slices.
         rows: the number of rows of the larger side.
         columns: the number of columns that are compared in addition to one hash.
         memory: the bytes that hyperd may use.
@@ -448,16 +452,16 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
 
 def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -> str:
     """Return SQL for the keys of the rows in one slice that only one version has."""
-    # For a single slice, use no condition on the hash. It would mislead hyperd's estimate of the
-    # number of rows, and slow down the join.
+    # For a single slice, use no condition on the hash. Such a condition would mislead hyperd's
+    # estimate of the number of rows, and slow down the join.
     where = f"({_HASH} & {slices - 1}) = {index}" if slices > 1 else "TRUE"
     new, old = (
         f"(SELECT {names([*key, ROW_HASH])} FROM {rows} side WHERE {where})"  # noqa: S608
         for rows in (change.added_sql(), change.surviving_sql())
     )
-    # Join on the hash, because joining on one number is faster than joining on a composite key, and
-    # equal hashes imply equal keys. If the hashes of different rows ever collide, the fingerprints
-    # do not add up, and the whole table is sent.
+    # Join on the hash, because joining on one number is faster than joining on a composite key.
+    # Rows with equal hashes count as equal rows: with 64 bits, different rows hardly ever have the
+    # same hash.
     return (
         f"SELECT DISTINCT {_pair_key(key)}, 0 "  # noqa: S608
         f"FROM {new} n FULL JOIN {old} o ON n.{_HASH} = o.{_HASH} "

@@ -33,8 +33,8 @@ class Builder:
 
     Attributes:
         samples: whether such a RefusedError may show values of rows.
-        pinned_for: set if the builder reads rows that a record names: what is impossible without
-            these rows, and the remedy.
+        pinned_for: what is impossible without the rows, and the remedy; set only if the builder
+            reads the rows that a record of a refresh names.
     """
 
     declaration: Declaration
@@ -50,7 +50,7 @@ class Builder:
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
     def desired(self, checkpoint: Checkpoint | None) -> Mapping[str, TableContent]:
-        """Return the desired content of each table; open files only for unrecorded content."""
+        """Return the desired content of each table; open files only if `checkpoint` lacks it."""
         recorded, now = checkpoint.tables if checkpoint else {}, self.now()
         return {
             table.name: desired_table(
@@ -138,7 +138,7 @@ class Builder:
         *,
         changed: Collection[str],
     ) -> None:
-        """Check unchanged tables if no refresh has checked their rows for the key or cursor."""
+        """Check unchanged tables whose published rows were not checked for the key or cursor."""
         tables = {
             name
             for name, table in desired.items()
@@ -161,12 +161,12 @@ class Builder:
             return {value for (value,) in connection.execute_list_query(query)}
 
     def changed_rows(self, name: str, now: TableContent, before: TableContent) -> int | None:
-        """Count the added, removed and changed rows, in the columns that both versions have.
+        """Count how many rows differ between two versions, in the columns that both versions have.
 
         Returns:
             The larger of two counts: the rows that only the old version has, and the rows that only
-            the new version has. So a changed row counts once. None if the rows of `before` are not
-            stored, or damaged.
+            the new version has. So a changed row counts once. None if the rows of `before` are no
+            longer stored, or are damaged.
         """
         change = self._change(name, now, before)
         if change.old is None:
@@ -235,11 +235,11 @@ class Builder:
 
     def _new_path(self) -> Path:
         """Remove the files of earlier refreshes; return the path for a new file."""
-        # In Python, "*" also matches names that begin with a dot, as those of half-built files do.
+        # In Python, "*" also matches names that begin with a dot. Half-built files have such names.
         for file in self.folder.glob("*"):
             file.unlink()
         # Never use a name twice. If a newer refresh has removed the file of this refresh, sending
-        # it must fail. Under the same name, the newer file would be sent.
+        # that file must fail. Under the same name, this refresh would send the newer file.
         return self.folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}.hyper"
 
     def _sources(
@@ -284,8 +284,8 @@ class Builder:
             return None, "the snapshot that is published is gone"
         # A lake numbers the versions of each table separately, so a new table of the same name may
         # have a version with this number. Compare the fingerprints to notice this. Do not compare
-        # fingerprints that add up, because the record of a partitioned model may lack some
-        # partitions.
+        # additive fingerprints, which are sums over partitions: the record of a partitioned model
+        # may lack some partitions.
         is_summed = snapshot.fingerprint.is_additive and table.all_rows.is_additive
         if snapshot.fingerprint != table.all_rows and not is_summed:
             return None, (

@@ -76,7 +76,7 @@ class TypedSnapshots:
 
 
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
-    """Return the models of a declaration if they can be published, without opening a file.
+    """Check that the models of a declaration can be published, and return them; open no file.
 
     One error reports all problems.
 
@@ -87,7 +87,7 @@ def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None
     tables = {table.name: table for table in declaration.tables if table.model in models}
     readers = {table.model: f'Table "{table.name}"' for table in reversed(declaration.tables)}
     types = {name: _types(models[table.model]) for name, table in tables.items()}
-    # A failed schema check needs a schema. If no model has a snapshot yet, report no check.
+    # If no model has a snapshot yet, there is no schema, so do not report a failed schema check.
     check = Check.SCHEMA if types else None
     refusals = [
         Refusal(
@@ -317,8 +317,8 @@ def readable(
                 f"The rows need more than hyperd's memory of {megabytes(hyper().memory)}; raise "
                 "HYPER_MEMORY_LIMIT"
             ) from error
-        # Search for damage only if the message suggests damage. The search reads each file. It
-        # takes a file for damaged also if hyperd cannot hold some values.
+        # Search for damage only if the message suggests damage. The search reads each file, and
+        # also reports a file as damaged if hyperd cannot hold some of its values.
         is_suspect = may_be_damaged(error)
         for model, snapshot in models.items():
             gone = [f"{file}: the file is gone" for file in snapshot.missing()[:1]]
@@ -355,14 +355,14 @@ def check_rows(
 ) -> None:
     """Refuse tables with NULL keys, repeated keys or NULL cursors.
 
-    A repeated key on the one side of a relationship makes sums wrong. If a key of a `diff` is
+    A repeated key in the table `to` of a relationship makes sums wrong. If a key of a `diff` is
     repeated, or a key or cursor is NULL, an update cannot tell which published row is meant.
 
     Args:
         tables: the desired rows of each table to check.
         known: the changes of tables whose published rows were checked for their key or cursor. In
-            these tables, the keys of a `diff` are not checked, because the update finds the new
-            keys.
+            these tables, only new rows are checked for a NULL cursor, and the keys of a `diff` are
+            not checked: after building the update, the caller checks the keys of new rows.
         samples: whether the error may show values of rows.
 
     Raises:
@@ -371,7 +371,7 @@ def check_rows(
     known = known or {}
     problems: list[Refusal] = []
     for edge in declaration.relationships:
-        # Check only the one side: the many side may repeat its values.
+        # Check only the key of the table `to`: rows of the table `from` may repeat its values.
         if edge.one in tables and (
             problem := key_problem(hyper, tables[edge.one], edge.key, samples=samples)
         ):
@@ -380,8 +380,8 @@ def check_rows(
                     f"Relationship {edge}: {problem}",
                     edge.one,
                     edge.key,
-                    remedy="The key of the one side may be neither NULL nor repeated: fix the "
-                    "model; if only the key of the many side is unique, swap `from` and `to`",
+                    remedy="The key of the table `to` may be neither NULL nor repeated: fix the "
+                    "model; if only the key of the table `from` is unique, swap `from` and `to`",
                 )
             )
     for table in declaration.tables:

@@ -40,8 +40,8 @@ def table_source(
     read_names = {stored_name(column) for column in columns}
     layouts: dict[Layout, list[str]] = {}
     if any(file.layout for file in files):
-        # Spark may have written the files that have no layout, with row hashes that are not needed
-        # here.
+        # A file without a layout has each column under its own name and type. It may also have row
+        # hashes, which are not read here.
         plain = plain_layout(snapshot.columns)
         for file in files:
             # Read other columns only if the hash of each row is needed.
@@ -106,7 +106,7 @@ def desired_table(
     known: TableContent | None,
     now: datetime,
 ) -> TableContent:
-    """Return the desired content of a table; open files only if `known` lacks that content."""
+    """Return the desired content of a table; open files only if it is not recorded in `known`."""
     whole = TableContent(
         model=table.model,
         version=snapshot.number,
@@ -137,8 +137,9 @@ def desired_table(
     with connect(hyper()) as connection:
         content = (fingerprint if is_additive else row_count)(connection, f"{retained_rows} source")
     if not is_additive:
-        # Row hashes are not needed. If two cutoffs of the same column keep equally many rows of the
-        # same files, they keep the same rows.
+        # Instead of the row hashes, use a digest of the files and the column. If two cutoffs of the
+        # same column keep equally many rows of the same files, they keep the same rows. So the
+        # digest and the count identify the rows.
         digest = hashlib.sha256(f"{all_rows.hash_sum} {cutoff.column}".encode()).hexdigest()
         update = {"rows": content.rows, "hash_sum": int(digest[:16], 16)}
         content = all_rows.model_copy(update=update)
@@ -166,7 +167,8 @@ def _cutoff(
     dates = select_sql(table_source(table, snapshot, only=(retain.column,)))
     latest = f"MAX({escape_name(retain.column)})"
     counted_back = f"CAST({latest} - INTERVAL '{retain.days} days' AS {type_})"
-    # hyperd writes years before 1 in a form that it does not read. GREATEST ignores NULL.
+    # Use no cutoff before the year 1: hyperd cannot read the text that it writes for such years.
+    # GREATEST ignores NULL, so the CASE below keeps the NULL of a column without values.
     in_time = f"GREATEST({counted_back}, {literal('0001-01-01', type_)})"
     value = f"CASE WHEN {latest} IS NOT NULL THEN {in_time} END"
     with connect(hyper()) as connection:

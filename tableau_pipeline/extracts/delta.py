@@ -34,7 +34,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """The row counts of a table's update; `whole` is the reason if the whole table is sent."""
+    """The row counts of a table's update; `whole` is the reason to send the whole table, if any."""
 
     deleted: int
     inserted: int
@@ -168,8 +168,8 @@ def prove(
         equal: the number of equal pairs; None if `find_affected` did not compare all columns.
 
     Returns:
-        Three numbers of affected rows: of the published content, of the desired content, and of
-        those files of the desired content that are shared.
+        Three counts of affected rows: in the published content, in the desired content, and in the
+        shared files of the desired content.
 
     Raises:
         NotProvedError: the unaffected rows are not the same.
@@ -259,7 +259,11 @@ def differing_rows(
 def _insert(
     connection: Connection, change: TableChange, *relations: str, where: str = "TRUE"
 ) -> int:
-    """Create a table of the payload with the rows to insert; `where` names a relation `source`."""
+    """Create the payload's table of rows to insert, from relations; return the number of rows.
+
+    Args:
+        where: an SQL condition for the rows, in which each relation has the name `source`.
+    """
     table, columns = in_payload(ROWS, change), [column.name for column in change.columns]
     create_table(connection, table, {name: change.type(name) for name in columns})
     selects = (

@@ -44,7 +44,8 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
     """Yield a path for an unfinished file; if the block succeeds, the file moves to `path`."""
-    # hyperd requires the suffix. A fixed name is enough, because a lock guards each data source.
+    # hyperd requires the suffix ".hyper". A fixed name is enough, because a lock guards each data
+    # source.
     unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
     unfinished.unlink(missing_ok=True)
     unfinished.parent.mkdir(parents=True, exist_ok=True)
@@ -95,8 +96,8 @@ def saved(
         saved_rows = str(error)
     if saved_rows != written:
         raise RefreshError(
-            f"hyperd has not saved {name} as it was written: it holds {saved_rows}, not {written}. "
-            f"Check that there is room in {path.parent}; then run again."
+            f"hyperd did not save {name} correctly: expected the row counts {written}, found "
+            f"{saved_rows}. Check that there is room in {path.parent}; then run again."
         )
 
 
@@ -108,7 +109,7 @@ def table_names(connection: Connection, database: str = "") -> list[TableName]:
 
 
 def rows_in(connection: Connection, relation: TableName | str) -> int:
-    """Count the rows of a table, or of a relation, which is SQL after FROM."""
+    """Count the rows of a table, or of a relation, given as the SQL that follows FROM."""
     return int(str(connection.execute_scalar_query(f"SELECT COUNT(*) FROM {relation}")))  # noqa: S608
 
 

@@ -339,7 +339,7 @@ def open_hyper(
 
 
 def table_columns(hyper: HyperProcess, path: Path) -> dict[TableName, dict[str, str]]:
-    """Return the SQL types of each table's columns, in order; the keys are names."""
+    """Return the SQL types of each table's columns, in order, by table name and column name."""
     with open_hyper(path, hyper=hyper) as file:
         return {table: file.columns(table) for table in file.table_names()}
 

@@ -1,6 +1,6 @@
 """Tables in Parquet files: the places of the files, and SQL for the rows.
 
-Of each file, hyperd reads only the columns that a query uses.
+hyperd reads only the columns of a file that a query uses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -217,7 +217,7 @@ def _in_layout(table: TableSource, layout: Layout, files: Sequence[str]) -> str:
 def unreadable_columns(hyper: HyperProcess, table: TableSource) -> Iterator[str]:
     """Read the whole table, and yield a phrase for each column with values that hyperd refuses.
 
-    hyperd's own errors may not name the column.
+    Each query reads one column, because hyperd's own errors may not name the column.
     """
     for column in table.columns:
         # Drop the condition on rows, because it may name another column.

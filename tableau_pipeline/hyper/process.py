@@ -129,7 +129,8 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
         RefusedError: `memory_limit` is neither an amount nor a share, or is too little.
     """
     key = (memory_limit, telemetry)
-    # Check hyperd before taking the lock, because a busy hyperd answers slowly.
+    # Check hyperd before taking the lock. A busy hyperd answers slowly, and other threads would wait
+    # for the lock.
     process = _running.get(key)
     if process is not None and _is_running(process):
         return process
@@ -157,7 +158,7 @@ def connect(
 ) -> Connection:
     """Connect to hyperd and to the file at `path`, if given; use UTC as the time zone.
 
-    hyperd's default would be the machine's zone in casts between instants and wall clock times.
+    By default, hyperd would use the machine's zone for casts between instants and wall clock times.
     """
     return Connection(hyper.endpoint, path, create_mode, parameters={"timezone": "UTC"})
 

@@ -38,9 +38,8 @@ class Column:
     """A column of a model.
 
     Attributes:
-        type: Spark's name of the type, such as "decimal(10,2)". If a data source declares another
-            type for the column, the declared type, such as "timestamp at Europe/Paris"; see
-            `TypePolicy`.
+        type: Spark's name of the type, such as "decimal(10,2)"; or another type that a data source
+            declares for the column, such as "timestamp at Europe/Paris" (see `TypePolicy`).
     """
 
     name: str
@@ -141,7 +140,7 @@ def stored_name(column: Column) -> str:
 
 
 def stored_column(column: Column) -> Column:
-    """Return the column with the name and type that the Parquet files of its model have for it."""
+    """Return the column with the name and type under which its model's Parquet files store it."""
     if column.type.startswith(("json of ", "array<", "map<", "struct<", "variant")):
         return Column(json_text(column.name), "string")
     if zone_of(column):

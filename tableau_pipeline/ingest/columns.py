@@ -1,4 +1,4 @@
-"""Parse the columns of files from Spark's DDL, without Spark: their names and Spark's types."""
+"""Parse declared columns of files, written in Spark's DDL, without Spark."""
 
 import json
 import re

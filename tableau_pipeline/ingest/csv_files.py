@@ -30,15 +30,18 @@ _REMEDY = (
 
 
 class _Grammar:
-    """The patterns of a CSV file whose lines end in `end`: a carriage return, or a line feed."""
+    """The patterns of a CSV file.
+
+    The lines end in `end`: a lone carriage return; or a line feed, perhaps after a carriage return.
+    """
 
     def __init__(self, options: ReadOptions, end: str) -> None:
         quote, escape, sep = map(re.escape, (options.quote, options.escape, options.sep))
         start = rf"(?<![^{sep}\r\n])"
         escaped = rf"{escape}[{quote}{escape}{sep}]" if escape else ""
         inner = _all_of(rf"[^{quote}{escape}]++|{escaped or quote * 2}")
-        # These patterns match all text up to the next quote in one step; Arrow splits it into
-        # values.
+        # These patterns match all text up to the next quote in one step. Arrow later splits the
+        # text into values.
         parts, opened, quoted = [rf"[^{quote}{escape}\r\n]++", escaped], "", "(?!)"
         if quote:
             opened, quoted = rf"{start}{quote}{inner}", rf"{quote}{inner}(?:{quote}|\Z)"
@@ -67,7 +70,7 @@ class _Grammar:
 
 
 def _all_of(pattern: str) -> str:
-    """Match a pattern as often as possible. Never backtrack, which would take memory."""
+    """Repeat a pattern as often as possible, without backtracking, which would take memory."""
     # The atomic group avoids a bug of Python before 3.11.5, which matches wrongly or hangs:
     # gh-106052.
     return f"(?>{pattern})*+"
@@ -151,7 +154,7 @@ def csv_names(path: Path, options: ReadOptions, *, check_sep: bool) -> list[str]
 def csv_chunks(path: Path, options: ReadOptions, width: int) -> Iterator[Chunk]:
     """Yield the rows after the header; an empty value without quotes is NULL.
 
-    If a quote is misplaced, the whole file is refused, because the end of that record is unknown.
+    If a quote is misplaced, the whole file is refused, because the record may then end anywhere.
     """
     names, header = [str(number) for number in range(width)], options.header
     declared = _declared_separator(path, options)
@@ -228,7 +231,7 @@ def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipp
 
 
 def _declared_separator(path: Path, options: ReadOptions) -> ReadOptions | None:
-    """Return the options with the separator that the first line declares; None if it has none."""
+    """Return the options with the separator that the first line declares; None without one."""
     with open_text(path, options.encoding) as text:
         match = _SEPARATOR_LINE.fullmatch(text.readline(10))
     if not match:
@@ -335,8 +338,9 @@ def _refuse(path: Path, line: int, text: str, grammar: _Grammar) -> NoReturn:
     else:
         excerpt = text[max(0, stop - 60) : stop + 20].strip()
         problem = (
-            f"a quote ends a value, but neither {sep!r} nor the end of the line follows, or the "
-            f"character of reader: escape is before one that needs no escape ({excerpt!r}). "
+            f"a quote ends a value, but neither {sep!r} nor the end of the line follows; or the "
+            "escape character (reader: escape) is before a character that needs no escape "
+            f"({excerpt!r}). "
             f"{_REMEDY}"
         )
     raise FilesError(f"{path.name}, line {line + _line_ends(text[:stop])}: {problem}")

@@ -13,7 +13,7 @@ from tableau_pipeline.outcome import Code
 from tableau_pipeline.snapshots.version_store import SnapshotStore, commit_parts
 from tableau_pipeline.snapshots.without_spark import check_columns, new_files, part_of
 
-# The partition key of rows that were stored before the rows of each file had a key.
+# The partition key of earlier rows that were stored without one, such as by the mode `replace`.
 _EARLIER_ROWS = "earlier rows"
 
 
@@ -123,8 +123,8 @@ class FileStore:
         """Return the columns, including the file column, if there is one.
 
         Raises:
-            FilesError: two files have the same name, or the files already have a column of that
-                name.
+            FilesError: two files have the same name, or the files already have a column with the
+                name of the file column.
         """
         if len({file.source.name for file in rows.files}) < len(rows.files):
             raise FilesError(

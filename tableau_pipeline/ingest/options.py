@@ -118,7 +118,7 @@ def _parse(name: str, text: str, default: object) -> str | bool:
         return codecs.lookup(text).name
     if name.lower() in ("nullvalue", "dateformat", "timestampformat"):
         return text
-    # As in Spark, the two characters \\t mean a tab, because a tab is hard to type in a config.
+    # As in Spark, a backslash and a t mean a tab, because a tab is hard to type in a config.
     sign = text.replace("\\t", "\t").replace("\\\\", "\\")
     of_numbers = name.lower() in ("decimal", "thousands")
     wrong = r"[\r\n0-9+\-eE]" if of_numbers else r"[\r\n]|[^\0-\x7f]"
@@ -132,9 +132,9 @@ class Files:
     """Files of one format and schema.
 
     Attributes:
-        reader: options, such as "sep" or "dateFormat"; `options.py` lists them.
+        reader: options, such as "sep" or "dateFormat"; `NAMES` lists them.
         columns: the columns as Spark's DDL, "id bigint, day date". None to infer them; the files
-            are then read twice.
+            may then be read twice.
     """
 
     paths: tuple[Path, ...]

@@ -120,7 +120,7 @@ class _Columns:
             return self._plain(type_.value_type)
         if isinstance(type_, pa.StructType):
             fields = [field.with_type(self._plain(field.type)) for field in type_]
-            # Let every value be NULL, as Spark does, so that files do not differ in this.
+            # Allow NULL in every field, as Spark does, so that files do not differ in this.
             return pa.struct([field.with_nullable(True) for field in fields])
         if isinstance(type_, pa.MapType):
             key = self._plain(type_.key_type)

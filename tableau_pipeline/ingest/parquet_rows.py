@@ -45,7 +45,7 @@ _NAMES = {
 
 
 def new_parquet(path: Path, schema: pa.Schema) -> AbstractContextManager[pq.ParquetWriter]:
-    """Create a Parquet file for readers that read the whole file: hyperd and Spark."""
+    """Create a Parquet file without statistics, because hyperd and Spark read the whole file."""
     return pq.ParquetWriter(
         path, schema, write_statistics=False, use_dictionary=False, store_decimal_as_integer=True
     )
@@ -68,8 +68,8 @@ def parquet_rows(files: Files, targets: Sequence[Path], *, nested: bool) -> Colu
             schemas.append(schema)
             for field in _spark_fields(file):
                 comments.setdefault(field["name"], field.get("metadata", {}).get("comment", ""))
-                # Read Spark's schema in the file: Parquet's types do not distinguish intervals from
-                # numbers, and variants from bytes.
+                # Read Spark's schema in the file, because Parquet's types distinguish neither
+                # intervals from numbers nor variants from bytes.
                 if field["type"] == "variant":
                     raise FilesError(
                         f'{path.name}: column "{field["name"]}" is a variant, which only Spark '
@@ -178,7 +178,7 @@ def _texts(path: Path, name: str, values: pa.Array) -> pa.Array:
     try:
         return json_texts(values)
     except (OverflowError, ValueError) as error:
-        # Python does not have the year of a value, or a struct has two fields of one name.
+        # Python cannot represent the year of a value, or a struct has two fields of one name.
         raise FilesError(
             f'{path.name}: column "{name}" has values that cannot be written as JSON: {error}'
         ) from error

@@ -133,9 +133,10 @@ def published_version(
     A newer version may be stored: a refresh may have refused its rows.
 
     Args:
-        root: the project root of the environment.
-        server: opens a session. None for a build, which does not sign in. Then, if no record names
-            a published version, the built file lacks the rows of earlier files.
+        root: the path of the Tableau project that contains all projects of the environment; "" if
+            there is none.
+        server: opens a session. None to build a file only, without signing in. If no record names a
+            published version, the built file then lacks the rows of earlier files.
 
     Raises:
         RefusedError: the data source exists, but no record names its version.

@@ -46,8 +46,9 @@ def read_files(
 
     Args:
         path: a file, a folder, or a pattern such as "exports/*.csv".
-        columns: names and types as Spark's DDL, "id bigint, day date". By default they are inferred
-            from all values, which reads the files twice. Parquet files contain their types.
+        columns: names and types as Spark's DDL, "id bigint, day date". By default, the columns are
+            inferred from all values, which may read the files twice. Parquet files contain their
+            columns.
         format: by default, determined by the file name suffixes.
         reader: options such as {"sep": ";", "decimal": ","}; docs/reference/files.md lists them.
         bad_rows: what to do if rows do not fit the columns: refuse all rows, or drop the bad rows

@@ -1,6 +1,6 @@
 """Convert columns of text to exact values; a text becomes NULL if it is no value of the type.
 
-Each type has a pattern, and Arrow converts the texts that match it.
+Numbers, dates and timestamps have patterns, and Arrow converts the texts that match.
 """
 
 import re
@@ -67,7 +67,7 @@ def is_time(type_: str) -> bool:
 
 
 def arrow_type(type_: str) -> pa.DataType | None:
-    """Return the Arrow type for a type; None if values of the type cannot be read from text."""
+    """Return the Arrow type for a Spark type; None if text cannot contain values of the type."""
     if kind_of(type_) == "decimal":
         return pa.decimal128(*arguments_of(type_))
     return _ARROW.get(kind_of(type_))
@@ -94,7 +94,8 @@ def converted(
     """Convert texts to values of a type; texts that no value equals exactly become NULL.
 
     Args:
-        as_written: accept only numbers in the form in which programs write them; 007 is a code.
+        as_written: accept only numbers in the form in which programs write them, and no codes such
+            as 007.
     """
     match kind_of(type_):
         case "string":
@@ -128,7 +129,7 @@ class Guess:
     def __init__(self, options: ReadOptions) -> None:
         self._options, self._empty = options, True
         numbers = ["int", "bigint", "double"]
-        # Try the formats that the user set before numbers: a date in yyyyMMdd has only digits.
+        # Try the user's own formats first, then numbers: a date in yyyyMMdd has only digits.
         times = {"date": options.date_format, "timestamp": options.timestamp_format}
         formats = [type_ for type_, pattern in times.items() if pattern]
         self._left = [*formats, *numbers, *times, "boolean", "string"]
@@ -174,11 +175,11 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 def _numbers(texts: pa.Array, type_: str, options: ReadOptions, *, as_written: bool) -> pa.Array:
     thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
-    # 007, +49 and 12E4 are codes: programs do not write numbers like these.
+    # If `as_written`, refuse codes such as 007, +49 and 12E4: programs do not write numbers so.
     sign, first, least = ("-?", "[1-9]", "+") if as_written else ("[+-]?", "[0-9]", "*")
     exponent = "[eE][+-][0-9]+" if as_written else "[eE][+-]?[0-9]{1,4}"
-    # Each group has three digits, and the first group does not begin with zero: if a point
-    # separates groups, 0.123 is not 123.
+    # Each group after the first has three digits. The first group does not begin with zero: if a
+    # point separates groups, 0.123 is not 123.
     grouped = rf"[1-9][0-9]{{0,2}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
     whole = rf"{grouped}{first}[0-9]*"
     pattern = rf"{sign}(?:{whole})|0"

@@ -211,7 +211,7 @@ def test_other_habits(file: Path):
     """Prevents: an option for files with other quotes, escapes or blanks does not work."""
     escaped = {"sep": "|", "header": "false", "escape": "\\"}
     assert read(written(file, '1|"a\\"b\\\\c"\n'), reader=escaped) == [(1, 'a"b\\c')]
-    with pytest.raises(RefusedError, match="is before one that needs no escape"):
+    with pytest.raises(RefusedError, match="is before a character that needs no escape"):
         read(written(file, 'v,w\n"C:\\new",1\n'), reader={"escape": "\\"})
     assert read(written(file, 'v,w\n"a,1\n'), reader={"quote": ""}) == [('"a', 1)]
     trimmed = {"ignoreLeadingWhiteSpace": "true", "ignoreTrailingWhiteSpace": "true"}

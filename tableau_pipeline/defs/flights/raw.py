@@ -36,7 +36,7 @@ def read(spark: SparkSession, table: str, columns: str = "") -> DataFrame:
     """Return the rows of `table`, a key of `SCHEMAS`; an `NA` in the file becomes NULL.
 
     This process reads the file and sends the rows to Spark, because Spark's executors may lack the
-    package. The argument `columns` selects some columns; by default, all columns are read.
+    package. To read only some columns, pass their names and types, written as in `SCHEMAS`.
     """
     schema, file = columns or SCHEMAS[table], csv_file(table)
     names = [column.split()[0] for column in schema.split(", ")]
@@ -68,8 +68,8 @@ class AsOf(dg.Config):
 
     as_of: str | None = Field(
         default=None,
-        description="The data as it stood on the evening of this day, such as 2013-06-30: later "
-        "flights are left out. By default, all of 2013.",
+        description="A day such as 2013-06-30. Later flights are left out, as if the data were "
+        "read on the evening of this day. By default, all of 2013.",
     )
     corrected: str | None = Field(
         default=None,
