@@ -43,8 +43,7 @@ def sandbox_process(
         RuntimeError: the sandbox did not start; the message contains its output and the remedy.
     """
     program = str(Path(sys.executable).with_name("tableau-sandbox"))
-    # Use --quiet: this process reads only the first line of the output, and further output would
-    # fill the pipe and block the sandbox.
+    # Use --quiet: only one line is read, so more output would fill the pipe and block the sandbox.
     command = [program, "--die-with-parent", "--quiet", *options]
     process = subprocess.Popen(
         [*command, "--port", str(port), "--data-dir", str(data_dir)],

@@ -158,7 +158,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _AsOf:
-    """Snapshots in which `versions` names the newest version of some models."""
+    """Snapshots in which the numbers in `versions` count as the newest versions of their models."""
 
     snapshots: Snapshots
     versions: Mapping[str, int]

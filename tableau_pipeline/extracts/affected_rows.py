@@ -451,7 +451,7 @@ def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: 
 
 
 def _by_hash(change: TableChange, key: Sequence[str], index: int, slices: int) -> str:
-    """Return SQL for the keys of the rows in one slice that only one version has."""
+    """Return SQL for the keys of those rows of one slice that only one version has."""
     # For a single slice, use no condition on the hash. Such a condition would mislead hyperd's
     # estimate of the number of rows, and slow down the join.
     where = f"({_HASH} & {slices - 1}) = {index}" if slices > 1 else "TRUE"

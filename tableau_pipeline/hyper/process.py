@@ -129,8 +129,8 @@ def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hype
         RefusedError: `memory_limit` is neither an amount nor a share, or is too little.
     """
     key = (memory_limit, telemetry)
-    # Check hyperd before taking the lock. A busy hyperd answers slowly, and other threads would wait
-    # for the lock.
+    # Check hyperd before taking the lock. A busy hyperd answers slowly, and meanwhile other threads
+    # would wait for the lock.
     process = _running.get(key)
     if process is not None and _is_running(process):
         return process
