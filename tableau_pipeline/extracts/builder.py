@@ -284,8 +284,8 @@ class Builder:
             return None, "the snapshot that is published is gone"
         # A lake numbers the versions of each table separately, so a new table of the same name may
         # have a version with this number. Compare the fingerprints to notice this. Do not compare
-        # additive fingerprints, which may be sums over partitions: the record of a partitioned model
-        # may lack some partitions.
+        # additive fingerprints, which may be sums over partitions: the record of a partitioned
+        # model may lack some partitions.
         is_summed = snapshot.fingerprint.is_additive and table.all_rows.is_additive
         if snapshot.fingerprint != table.all_rows and not is_summed:
             return None, (

@@ -213,7 +213,7 @@ def contract_problems(
 
 
 def _policy_problems(table: Table, models: Models) -> Iterator[Refusal]:
-    """Refuse a model that does not fit the `retain` and the refresh policy of a table."""
+    """Refuse a model that does not fit the `retain` or the refresh policy of a table."""
     snapshot = models[table.model]
     types = _types(snapshot)
     if table.retain:
@@ -280,7 +280,7 @@ def _cursor_problems(table: Table, cursor: Column, lookback: int | str | None) -
 
 
 def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
-    """Read all files; return the first unreadable file and the reason; None if all are readable."""
+    """Search for an unreadable file; return its name and the reason; None if all are readable."""
     for file in snapshot.files:
         table = table_source("", snapshot, hashed=True, files=[file])
         # Count each column, because a plain COUNT(*) would not read the values.

@@ -49,7 +49,7 @@ class Scan:
 
 @contextmanager
 def scanned(data: ArrowStream) -> Generator[Scan]:
-    """Let hyperd read Arrow data, batch by batch, within the block.
+    """Let hyperd read Arrow data within the block; yield the relation to use in SQL.
 
     Raises:
         UnsupportedArrowTypeError: names the column and its type.
