@@ -9,8 +9,8 @@ from typing import Any
 class Status(StrEnum):
     """The result of a refresh, or the state of a data source; the most urgent statuses come first.
 
-    HELD: a person holds the data source, and refreshes skip it. GONE: the server no longer has the
-    data source. DIFFERS: the rows on the server differ from the rows that the last refresh
+    HELD: refreshes skip the data source until a person releases it. GONE: the server no longer has
+    the data source. DIFFERS: the rows on the server differ from the rows that the last refresh
     published. DRIFTED: the data source has changed, or may have changed, since the last refresh.
     NEVER: no refresh has published the data source. FRESH: the last refresh succeeded. EQUAL: the
     last refresh succeeded, and a later comparison found the same rows. MOVE: only the name or the

@@ -164,8 +164,8 @@ def _check_features(table: DeltaTable, path: str) -> None:
         )
     partition_columns = set(table.metadata().partition_columns)
     for field in table.schema().fields:
-        # The log contains escapes in place of bytes. Some writers do not escape, and deltalake does
-        # not turn the escapes back into bytes.
+        # Most writers escape the bytes of such values in the log, but some do not. deltalake
+        # returns the text of the log, whether or not it is escaped.
         if field.name in partition_columns and str(field.type.type) == "binary":
             raise LakeError(
                 f'{_title(path)} is partitioned by the binary column "{field.name}", whose values '
@@ -230,7 +230,10 @@ def _check_field_ids(files: Mapping[str, Footer], stored: _Stored, path: str) ->
 def _check_calendar(
     folder: LakeFolder, files: Iterable[DataFile], footers_: Mapping[str, Footer], path: str
 ) -> None:
-    """Refuse old times in the older calendar, which only Spark converts."""
+    """Refuse dates and times that an old release of Spark stored in an older calendar.
+
+    Only Spark converts such values when it reads a file.
+    """
     for file in files:
         if found := column_of_old_calendar(folder, file, footers_[file.name]):
             column, first = found
@@ -285,7 +288,10 @@ def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
 
 
 def _bitmap(mask: pa.BooleanArray, start: int, end: int) -> int:
-    """Return a bitmap (see `DataFile.kept`) of some bits of a mask; keep all rows after the end."""
+    """Return the bits of a mask from `start` to `end` as a bitmap (see `DataFile.kept`).
+
+    The bitmap keeps all later rows, which the mask does not cover.
+    """
     _, data = mask.buffers()
     start, end = start + mask.offset, end + mask.offset
     bits = int.from_bytes(data[start // 8 : (end + 7) // 8], "little") >> start % 8
@@ -313,7 +319,7 @@ def _file(
     stored: _Stored,
     partition: Mapping[str, Any],
 ) -> DataFile:
-    """Return a file, with the layout of the columns in the file.
+    """Describe a file: its rows, its size, and how it stores the columns of the table.
 
     Args:
         partition: the value of each partition column in this file; the keys are column names.

@@ -92,16 +92,16 @@ def lake_snapshot(
         kind, is_nested, _ = column.type.partition("<")
         problem = "has the name of the hashes of rows" if column.name == ROW_HASH else ""
         if is_nested:
-            # Refuse nested columns. Their JSON text could be published instead, but only snapshots
-            # that Spark wrote contain JSON text.
+            # Refuse nested columns. A snapshot of a Spark model contains the JSON text of such
+            # columns, which is published instead. The files of a lake do not contain this text.
             problem = problem or f"is of the type {kind}, which is not read"
         if problem:
             raise LakeError(
                 f'The table {folder.uri("")}: column "{column.name}" {problem}. Publish the table '
                 "through a Spark model that selects other columns from it",
             )
-    # Include the layouts: the same files mean other rows after a column is dropped and added again
-    # under its old name. Include the deleted rows, too.
+    # Include the layouts in the digest: after a column is dropped and added again under its old
+    # name, the same files mean other rows. Include the deleted rows, too.
     layouts = {file.layout: repr(file.layout) for file in files}
     file_layouts = sorted((file.name, layouts[file.layout], *_kept_text(file)) for file in files)
     digest = hashlib.sha256(repr((identity, [*columns], file_layouts)).encode()).hexdigest()
@@ -183,10 +183,13 @@ def _footer(uri: str) -> Footer:
 def column_of_old_calendar(
     folder: Folder, file: DataFile, footer: Footer
 ) -> tuple[Column, date] | None:
-    """Return a column with times in an older calendar and the end of that calendar; or None.
+    """Find a column with times that an old release of Spark stored in an older calendar.
 
     If the footer has no statistics, only the values show whether a column has such times. So this
     function may read the values of a file that an old release of Spark wrote.
+
+    Returns:
+        The column, and the first moment that both calendars show alike; None without such a column.
     """
     read = {stored.name: stored.column for stored in file.layout or () if stored.name}
     names = tuple(name for name in footer.old_times if name in read)

@@ -160,8 +160,8 @@ def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> 
     planner = ManifestGroupPlanner(table.metadata, table.io)
     try:
         manifests = snapshot.manifests(table.io)
-        # Leave out deletes by values, because pyiceberg would refuse them. `deletes_of` has already
-        # refused deletes by values that still apply to files.
+        # Leave out equality delete files, because pyiceberg would refuse them. `deletes_of` has
+        # already refused those that may still apply to data files.
         tasks = [*planner.plan_files(manifests, lambda entry: not deletes_by_values(entry))]
     except (OSError, ValueError) as error:
         raise LakeError(f"{title} cannot be read: {error}") from error
@@ -180,11 +180,11 @@ def _file(
     specs: Mapping[int, PartitionSpec],
     ids: Mapping[str, int],
 ) -> DataFile:
-    """Return a file, with the layout of the columns in the file.
+    """Describe a file: its rows, its size, and how it stores the columns of the table.
 
     Args:
         fields: the fields of the version with their columns; the keys are field ids.
-        specs: all partition specs that the table ever had; files refer to the keys.
+        specs: all partition specs that the table ever had; the keys are the ids of the specs.
         ids: the field id of each column name, for files without field ids. Such files were not
             written by Iceberg.
     """
@@ -221,7 +221,7 @@ def _file(
 
 @cache
 def _is_read_exactly() -> bool:
-    """Whether pyiceberg reads 64-bit floats in manifests exactly; 0.12 with Cython rounds them."""
+    """Whether pyiceberg reads 64-bit floats exactly; pyiceberg 0.12 with Cython rounds them."""
     return new_decoder(struct.pack("<d", 0.1)).read_double() == 0.1
 
 
@@ -326,7 +326,7 @@ def _current_metadata(path: str) -> str:
 
 
 def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
-    """Return the number of the newest version; Iceberg itself uses the same rule."""
+    """Return the number of the newest version, found by the same rule as in Iceberg itself."""
     hint = read_bytes(f"{folder}/{_HINT}")
     if hint is None:
         return max(committed)
@@ -352,8 +352,8 @@ class LakeIO(FileIO):
 
     def new_input(self, location: str) -> "LakeFile":
         """Return the file at a location."""
-        # Lend credentials now: a catalog without a server reads the metadata of a table before
-        # `_lend_credentials` gets the table.
+        # Set the credentials for this folder now: a catalog without a server reads the metadata of
+        # a table before `_lend_credentials` gets the table.
         if name := self.properties.get(_CATALOG):
             folder = normalized(location).rpartition("/")[0]
             lend(
@@ -475,9 +475,9 @@ def _renewed(location: InCatalog, folder: str) -> Credentials:
     credentials = file_credentials.of_table(_load_from_catalog(location), folder)
     if credentials is None:
         raise RefreshError(
-            f"The catalog {location.catalog} handed out credentials for the Iceberg table "
-            f"{location.table} that expire, and hands out none in their place. Let it hand out "
-            "credentials again, then run again"
+            f"The credentials that the catalog {location.catalog} handed out for the Iceberg table "
+            f"{location.table} expire, and the catalog hands out none in their place. Let it hand "
+            "out credentials again, then run again"
         )
     return credentials
 

@@ -1,4 +1,4 @@
-"""Find the deleted rows of Iceberg files, in files with positions or in deletion vectors."""
+"""Find the deleted rows of Iceberg's data files, in position delete files and deletion vectors."""
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,8 +26,8 @@ from pyroaring import BitMap64
 from tableau_pipeline.errors import LakeError
 from tableau_pipeline.lake.files import normalized
 
-# The positions of three fields of a file in a manifest; the fields exist since version 3 of the
-# format.
+# The positions of three fields in a manifest's record of a file. Version 3 of the format added
+# these fields.
 _REFERENCED_FILE, _OFFSET, _SIZE = 17, 18, 19
 # The first bytes of a deletion vector after its length.
 _MAGIC = bytes.fromhex("d1d33964")
@@ -52,13 +52,13 @@ class Deletes:
         """Return the positions of the deleted rows of a file; positions count from 0.
 
         Raises:
-            RefusedError: a file with deletes is missing or damaged, or has another format.
+            RefusedError: a file with deletes is missing or damaged, or its format is not read.
         """
         path = normalized(task.file.file_path)
         vector = self.vectors.get(path)
         # Prefer the vector of the file: a vector also has all positions from the delete files that
-        # it replaces. Skip all other vectors. If pyiceberg does not know the data file of a vector,
-        # the task also lists vectors of other data files.
+        # it replaces. Skip all vectors in the task, which may belong to other data files: pyiceberg
+        # does not always know the data file of a vector.
         files = [file for file in task.delete_files if file.file_format != FileFormat.PUFFIN]
         deletes = [vector] if vector else files
         try:
@@ -106,7 +106,7 @@ class Deletes:
 
 
 def deletes_by_values(entry: ManifestEntry) -> bool:
-    """Return whether a file deletes rows by their values."""
+    """Return whether an entry is an equality delete file, which deletes rows by their values."""
     return entry.data_file.content == DataFileContent.EQUALITY_DELETES
 
 
@@ -116,7 +116,7 @@ def deletes_of(
     """Return the deletes of a version.
 
     Raises:
-        RefusedError: a delete by values applies to some files.
+        RefusedError: an equality delete file may apply to a data file.
     """
     of_data = [manifest for manifest in manifests if manifest.content == ManifestContent.DATA]
     oldest = min((manifest.min_sequence_number or 0 for manifest in of_data), default=0)
@@ -126,7 +126,8 @@ def deletes_of(
             continue
         for entry in _entries(manifest, reader):
             file, number = entry.data_file, entry.sequence_number or manifest.sequence_number
-            # A delete by values applies only to older data files.
+            # Ignore an equality delete file if no data file is older, because it applies only to
+            # older data files.
             if deletes_by_values(entry) and number > oldest:
                 columns = [schema.find_column_name(id_) or id_ for id_ in file.equality_ids or ()]
                 raise LakeError(
@@ -140,10 +141,10 @@ def deletes_of(
 
 
 def _entries(manifest: ManifestFile, reader: FileIO) -> Iterable[ManifestEntry]:
-    """Return the entries of a manifest that are not removed.
+    """Return the entries of a manifest, without entries of removed files.
 
-    pyiceberg's own planning omits the offset of a vector in its file. So it would also read the
-    vectors of earlier versions in the same file.
+    This function reads the offset of each deletion vector in its file. pyiceberg's own planning
+    omits the offset, and so would also read vectors of earlier versions in the same file.
     """
     with AvroFile[ManifestEntry](
         reader.new_input(manifest.manifest_path),

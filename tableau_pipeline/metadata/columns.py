@@ -23,7 +23,8 @@ from tableau_pipeline.metadata.document import (
 # The columns of each table, in order, as pairs (name, Hyper's SQL type). The keys are the names of
 # the tables in the file.
 TypesByTable = Mapping[str, Sequence[tuple[str, str]]]
-# For each type of Hyper, the types of Tableau that fit, the default first; and the remote type.
+# For each Hyper type, the Tableau types that fit it, beginning with the default; and the text of
+# `<remote-type>`.
 _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     {
         "BOOLEAN": (("boolean",), "11"),
@@ -41,7 +42,7 @@ _TYPES: Mapping[str, tuple[tuple[str, ...], str]] = MappingProxyType(
     }
 )
 _TEXT = (("string",), "129")
-# The parts of a record that a new column copies from another column of its table.
+# The parts of a `<metadata-record>` that a new column copies from another column of its table.
 _TABLE_PARTS = frozenset({"parent-name", "family", "object-id"})
 # The parts of a record to remove when the type of the column changes.
 _TYPE_PARTS = frozenset({"precision", "scale", "width", "collation", "attributes"})
@@ -53,9 +54,9 @@ class ColumnAdjustment(Document):
     def __init__(self, root: Element) -> None:
         super().__init__(root)
         tables = {record.local: record.table for record in self.records}
-        # `_entries` has all entries of the lists, and `_file_records` has the entries that describe
-        # the file; the keys are local names. `_last` has the last entry of each table in each list;
-        # new entries follow the last entry.
+        # An entry for a column is a `<metadata-record>` or a `<map>`. `_entries` has the entries of
+        # all lists, and `_file_records` has the records that describe the file; the keys are local
+        # names. `_last` has the last entry of each table in each list; new entries follow it.
         self._entries: dict[str, list[Element]] = defaultdict(list)
         self._file_records: dict[str, list[Element]] = defaultdict(list)
         self._last: dict[str, dict[Element, Element]] = defaultdict(dict)
@@ -139,7 +140,10 @@ class ColumnAdjustment(Document):
             set_type(self.columns[local], texts["local-type"])
 
     def _retype(self, local: str, type_: str) -> None:
-        """Set the type of a column; records that describe its database stay unchanged."""
+        """Set the type of a column in the file.
+
+        If the data source is an extract, the records of its source database stay unchanged.
+        """
         accepted = (None, "", *_type(type_)[0])
         records = self._file_records[local]
         old = [record for record in records if texts_of(record).get("local-type") not in accepted]
@@ -192,7 +196,7 @@ def new_record(texts: Mapping[str, str], type_: str) -> Element:
 
 
 def _rewrite(record: Element, texts: Mapping[str, str], kept: Collection[str]) -> None:
-    """Set texts of a record; remove all other parts that `kept` does not contain."""
+    """Set the texts of a record's parts; remove parts that are in neither `texts` nor `kept`."""
     for child in list(record):
         if tag_of(child) in texts:
             child.text = texts[tag_of(child)]

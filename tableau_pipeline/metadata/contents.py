@@ -40,7 +40,8 @@ _BY_PRODUCTS = frozenset(
         "measure-percentage-v2",
     }
 )
-# Kinds of further edits with names; the keys are the tags of the parent and of the element.
+# Kinds of users' edits that have names, except edits of columns; the keys are the tags of the
+# parent and of the edited element.
 _NAMED = MappingProxyType(
     {
         ("datasource", "group"): "groups and sets",
@@ -126,7 +127,7 @@ def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
     for element in root.iter():
         attributes = attributes_of(element)
         if element is root or element in objects:
-            # Keep the caption: the other attributes describe a connection, or the product that
+            # Keep only the caption: the other attributes describe a connection, or the product that
             # wrote the file.
             attributes = {key: value for key, value in attributes.items() if key == "caption"}
         if table := attributes.get("object-id"):
@@ -149,7 +150,7 @@ def _source(root: Element) -> str | None:
 
 
 def edits_phrase(metadata: Metadata | None) -> str:
-    """Return a phrase that lists users' edits of a data source, if the edits have names."""
+    """Return a phrase for users' edits of a data source, with the names of the edits if known."""
     if metadata is None or not metadata.work:
         return "any calculated fields, captions, folders and formats that people made in it"
     phrases = []

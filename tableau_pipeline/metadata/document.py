@@ -310,8 +310,8 @@ class Document:
     def folder(self, local: str) -> str:
         """Return the folder that shows a field; "" if no folder shows the field.
 
-        Products put a whole hierarchy into a folder; the fields of the hierarchy then have no
-        items.
+        The folder of a hierarchy also shows the fields of the hierarchy, which then have no items
+        of their own.
         """
         paths = [self.paths.get(name, ()) for name in self.above(local)]
         return next(filter(None, map(folder_of, [self.items.get(local, ()), *paths])), "")
@@ -382,7 +382,7 @@ class Document:
 
 
 def folder_of(items: Iterable[Element]) -> str:
-    """Return the folder of one of the items; "" if no item is for current products."""
+    """Return the folder of the first item for current products; "" without such an item."""
     visible = (item for item in items if not any(map(is_for_old_products, item.iterancestors())))
     return next((attributes_of(item.getparent()).get("name", "") for item in visible), "")
 
@@ -415,7 +415,8 @@ def _tables(root: Element, part: str) -> Mapping[str, str]:
 
 # A field, perhaps after the name of its data source.
 _NAMED = re.compile(rf"(?:{BRACKETS.pattern}\.)?({BRACKETS.pattern})")
-# The name of a column in views and filters: an aggregation, the name, a kind, perhaps a number.
+# The name of a column instance in views and filters, such as "sum:Sales:qk": an aggregation, the
+# name of the column, a kind, perhaps a number.
 _INSTANCE = re.compile(r"\w+:(.*?):\w+(?::\d+)?", re.DOTALL)
 
 
@@ -425,7 +426,10 @@ def names_field(element: Element, local: str) -> bool:
 
 
 def fields_named(element: Element) -> Iterator[str]:
-    """Yield the bracketed names in all attributes that are no formulas, and fields of instances."""
+    """Yield the bracketed names in all attributes except formulas.
+
+    For a column instance such as [sum:Sales:qk], also yield its column, [Sales].
+    """
     for descendant in element.iter():
         for key, value in attributes_of(descendant).items():
             for name in _NAMED.findall(value) if key != "formula" else ():

@@ -8,8 +8,8 @@ from typing import Literal
 FormatKind = Literal["number", "date"]
 
 # The first characters of Tableau's formats. _OF_NUMBERS: formats of numbers, currencies and
-# percentages. _UNCHECKED: formats that are not validated, which are any text, locale formats, and
-# locale formats of numbers.
+# percentages. _UNCHECKED: formats that are not validated, because they may be any text, or follow
+# the locale.
 _OF_NUMBERS, _UNCHECKED = ("n", "c", "p"), ("*", "C", "L", "S")
 # Literal text: text in quotes, or a character after a backslash.
 _LITERAL = re.compile(r'"[^"]*"|\\.|\'[^\']*\'', re.DOTALL)
@@ -24,10 +24,11 @@ _THOUSANDS = 3
 
 
 def tableau_format(text: str) -> str:
-    """Return a format in Tableau's form: with its kind, and a second format for negative numbers.
+    """Return a format in Tableau's form: with a prefix for its kind, such as "n" for numbers.
 
-    Public data sources have this second format. If it were missing, Tableau might add it when a
-    user saves the data source, which would look like an edit.
+    Formats of numbers and currencies get a second format for negative numbers, as in data sources
+    that Tableau saved. Without the second format, Tableau might add one when a user saves the data
+    source, which would look like an edit.
     """
     has_kind = not text or text.startswith((*_OF_NUMBERS, *_UNCHECKED))
     format_ = text if has_kind else _with_kind(text)
@@ -81,8 +82,8 @@ def _fault_of_numbers(part: str) -> str | None:
     whole, _, fraction = rest.partition(".")
     *groups, last = re.sub(r"[^0#,]", "", whole).rstrip(",").split(",")
     if (groups and "0" in last and len(last) < _THOUSANDS) or re.search(r",.*[0#]", fraction):
-        # Commas and points are the same in every format; Tableau shows the separators of the
-        # reader's locale.
+        # In a format, commas and points mean the same in every locale. Tableau shows the separators
+        # of the reader's locale.
         return "in a number format, a comma separates thousands and a point decimals: #,##0.00"
     return None
 

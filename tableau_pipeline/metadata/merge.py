@@ -11,8 +11,8 @@ from typing import Literal
 from tableau_pipeline.hyper.types import EXTRACT_SCHEMA
 
 # Paths of fields are like ("field", table, column, "caption"), ("calculation", "Margin", "formula")
-# or ("hierarchy", "Route", "fields"), with the table's name in the published file. Paths of the
-# data source itself are like ("about", "owner"), ("tag", "finance") or ("permission", "Analysts",
+# or ("hierarchy", "Route", "fields"); `table` is the name in the published file. Paths of the data
+# source itself are like ("about", "owner"), ("tag", "finance") or ("permission", "Analysts",
 # "Read").
 FieldPath = tuple[str, ...]
 DESCRIPTION, OWNER = ("about", "description"), ("about", "owner")
@@ -22,10 +22,11 @@ Values = Mapping[FieldPath, str]
 OnConflict = Literal["keep", "replace", "refuse"]
 # "accept" keeps a user's value, and reports it no more.
 ConflictPolicy = OnConflict | Literal["accept"]
-# The prefix of a mark: a user had set the written value before it was declared.
+# Besides values, `Values` may contain marks: entries that state a fact about a value. A path with
+# this prefix is a mark: a user had set the written value before it was declared.
 SET_BY_USER = "theirs"
-# The prefix of a mark: a run has accepted both the declared value and the different value on the
-# server. The value of the mark is a digest of both.
+# The prefix of another mark: a run has accepted both the declared value and the different value on
+# the server. The value of the mark is a digest of both.
 ACCEPTED = "accepted"
 MARKS = frozenset({SET_BY_USER, ACCEPTED})
 # The suffix of a mark: a field of a user already has the name of the calculation or caption.
@@ -40,11 +41,11 @@ class Merge:
         declared: the declared values.
         found: the values on the server.
         changes: the values to set; None removes a value.
-        kept: values that only a user changed, not the declaration; None for a value that the user
-            removed.
-        conflicts: values that both the declaration and a user changed. Every policy reports them.
-            The policy `replace` adds them to the changes, unless a field of a user already has the
-            name. Under the policy `refuse`, nothing may be sent.
+        kept: users' values that stay without a conflict; None for a value that a user removed.
+        conflicts: values to report, because both the declaration and a user changed them. A
+            permission, or a name that a user's field has, may be a conflict even if only a user
+            changed it. The policy `replace` adds conflicts to the changes, except such names. Under
+            the policy `refuse`, nothing may be sent.
         written: the values to record as last written after the changes.
         tds: the `.tds` with the changes, for the desired tables; None if the `.tds` was not read
             from the server, or if there is a `problem`.
@@ -94,9 +95,9 @@ def merge(
 
     Args:
         declared: the declared values.
-        written: the values written last, the newest first. There are several if it is unknown
-            whether the last publish took effect. Right after publishing a file without metadata,
-            pass `found` here, too: values set by the server itself are not users' edits.
+        written: the sets of values written last, the newest first. There are several sets if it is
+            unknown whether the last publish took effect. Right after publishing a file without
+            metadata, pass `found` here, too: values set by the server itself are not users' edits.
         found: the values on the server.
         on_conflict: how to treat a value that both the declaration and a user changed.
     """
@@ -184,7 +185,7 @@ def _accepted_mark(unit: FieldPath, want: Values, here: Values, *, taken: bool) 
 
 
 def _user_marks(values: Values, written: Sequence[Values]) -> Values:
-    """Return a mark for each value that no refresh has written; declaration and server have it."""
+    """Return a mark for each value that is on the server as declared, but not from a refresh."""
 
     def is_ours(path: FieldPath, value: str) -> bool:
         return any(side.get(path) == value and (SET_BY_USER, *path) not in side for side in written)
@@ -195,13 +196,13 @@ def _user_marks(values: Values, written: Sequence[Values]) -> Values:
 
 
 def _marks(values: Values, before: Values) -> Values:
-    """Return the marks in `before` of these values."""
+    """Return the marks SET_BY_USER of these values, if `before` contains them."""
     marks = ((SET_BY_USER, *path) for path in values)
     return {mark: before[mark] for mark in marks if mark in before}
 
 
 def _parts(values: Values) -> Mapping[FieldPath, Values]:
-    """Return the values of each unit; the keys are a value's path and the start of its path."""
+    """Return the values of each possible unit: a whole path, or the first two parts of paths."""
     parts: dict[FieldPath, dict[FieldPath, str]] = defaultdict(dict)
     for path, value in values.items():
         if path[0] in MARKS:
@@ -269,7 +270,7 @@ def lost_phrases(merged: Merge) -> list[str]:
 
 
 def conflict_phrases(merged: Merge) -> list[str]:
-    """Return a phrase for each value that both the declaration and a user changed."""
+    """Return a phrase for each conflict, with the declared value and the value on the server."""
     return [
         f"{shown(path)} is {quoted(path, merged.declared.get(path))} as declared, and "
         f"{quoted(path, merged.found.get(path))} on the server"

@@ -32,9 +32,9 @@ def new_tds(
 ) -> bytes:
     """Return a `.tds` with which `pack` makes a data source from a `.hyper` file.
 
-    Fields have Tableau's defaults and the names of their columns. The order of tables matters. If
-    an earlier table has a field of the same name, the name of a field is followed by the name of
-    its table. Equal input gives equal bytes.
+    Fields have Tableau's defaults and the names of their columns. A field gets the name of its
+    table appended if an earlier table has a field of the same name, so the order of tables matters.
+    Equal input gives equal bytes.
 
     Args:
         tables: all tables in the schema "Extract"; the keys are table names in the file.

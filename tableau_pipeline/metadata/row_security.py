@@ -99,8 +99,8 @@ def _content(definition: Element | None) -> tuple[str, list[str]]:
     """Return the text of a definition, and the fields in it; "" and [] if `definition` is None."""
     if definition is None:
         return "", []
-    # Serialize the definition first, which adds the declarations of namespaces from the document's
-    # root.
+    # Canonicalize a serialized copy: serializing adds the namespaces that the document's root
+    # declares.
     text = etree.tostring(definition, encoding="unicode", with_tail=False)
     fields = [*fields_in(definition.get("formula", "")), *fields_named(definition)]
     return etree.canonicalize(text, strip_text=True), fields

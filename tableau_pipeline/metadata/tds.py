@@ -67,14 +67,15 @@ class Tds(Document):
         self.content = content
 
     def values(self, wanted: Values = _NONE, written: Sequence[Values] = ()) -> Values:
-        """Return the values of fields, hierarchies, and calculations in `wanted` or `written`.
+        """Return the values of all fields, of all hierarchies, and of some calculations.
 
-        Leave out most default values. Include a default value if it is in `wanted`, or if each of
-        `written` has a value for its path.
+        Include the calculations that `wanted` or `written` names. Leave out most default values.
+        Include a default value if it is in `wanted`, or if each set in `written` has a value for
+        its path.
 
         Args:
             wanted: the declared values.
-            written: the values that a refresh has written last; see `merge`.
+            written: the sets of values that a refresh may have written last; see `merge`.
         """
         paths = [path for side in (wanted, *written) for path in side]
         calculations = dict.fromkeys(path[1] for path in paths if path[0] == "calculation")
@@ -120,7 +121,7 @@ class Tds(Document):
         return {local for local, name in shown.items() if count[name] > 1}
 
     def taken(self, changes: Iterable[FieldPath]) -> Values:
-        """Return a mark for each applied change that gave a field the name of another field."""
+        """Return a mark `TAKEN` for each applied change that gave a field another field's name."""
         shared, shown, marks = self.shared_names(), self.shown(), {}
         for path in changes if shared else ():
             is_calculation = path[0] == "calculation"
@@ -135,7 +136,7 @@ class Tds(Document):
         Args:
             path: the path of the column or calculation, with which the paths of all its values
                 begin.
-            written: the values that a refresh has written last; see `merge`.
+            written: the sets of values that a refresh may have written last; see `merge`.
         """
         of_column = path[0] == "field"
         local = self.locals.get((path[1], path[2])) if of_column else local_name(path[1])
@@ -232,8 +233,8 @@ def merged_into(
         edited = tds.edited(result.of_fields, tables)
         if not hyper_connections(tds.root):
             raise ValueError("its data are not in a .hyper file")
-        # Repeat the merge without the names that are taken. A field that is then not renamed keeps
-        # its old name, which another change may want.
+        # Repeat the merge without the names that are taken, until no name is taken: a field that is
+        # not renamed keeps its old name, which another change may want.
         taken = Tds(edited).taken(result.of_fields) if result.of_fields else {}
         if not taken:
             return replace(result, tds=edited)
@@ -420,8 +421,8 @@ class TdsEdit(Document):
         manifest = self._section("document-format-change-manifest")
         listed = {str(element.tag) for element in manifest}
         prefix = f"_.fcp.{feature}.true..."
-        # Use a prefix only if the manifest shows a product that writes the elements of this feature
-        # with a prefix.
+        # Use a prefix only if the manifest shows that the file comes from a product that writes the
+        # elements of this feature with a prefix.
         is_new = any(
             name.startswith(("_.fcp.ObjectModelEncapsulateLegacy", prefix)) for name in listed
         )

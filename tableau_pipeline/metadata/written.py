@@ -27,7 +27,10 @@ class WrittenValues:
         self._known: dict[str, Values] = {NO_VALUES: {}}
 
     def read(self, name: str) -> Values:
-        """Return stored values; {} if the file is missing. Then every difference is an edit."""
+        """Return stored values; {} if the file is missing.
+
+        With {}, every difference from the declaration counts as a user's edit.
+        """
         if name not in self._known:
             try:
                 with store_errors("Reading", f"{self._place}/{name}.json", may_lack=True):
@@ -38,7 +41,7 @@ class WrittenValues:
         return self._known[name]
 
     def store(self, values: Values) -> str:
-        """Store values that a refresh is about to set; return the name of the file for records."""
+        """Store values that a refresh is about to set; return the name to pass to `read`."""
         text = json.dumps(sorted([list(path), value] for path, value in values.items()))
         name = hashlib.sha256(text.encode()).hexdigest()[:32]
         if name not in self._known:
@@ -48,7 +51,7 @@ class WrittenValues:
         return name
 
     def collect(self, named: Collection[str], before: datetime) -> int:
-        """Remove files older than `before` that are not in `named`; return the number of files."""
+        """Remove files older than `before` that are not in `named`; return the number removed."""
         with store_errors("Removing values from", str(self._place)):
             files = [file for chunk in obstore.list(store_at(self._place)) for file in chunk]
             old = [file["path"] for file in files if file["last_modified"] < before]

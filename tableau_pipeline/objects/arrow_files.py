@@ -115,7 +115,7 @@ class Writer:
         Returns:
             The name of the file, and its size in bytes.
         """
-        # Ignore a last field of the schema that may be the partition.
+        # Ignore the last field of the schema if it is the partition: the files do not contain it.
         fields = [
             column.with_name(name) for column, name in zip(schema, self.columns, strict=False)
         ]
@@ -227,7 +227,8 @@ def _task_errors(doing: str, url: str) -> AbstractContextManager[None]:
 def _nullable_type(type_: pa.DataType) -> pa.DataType:
     """Return a type whose nested fields may all be NULL.
 
-    Arrow refuses a NULL struct if the fields of the struct must not be NULL, as Spark may declare.
+    Spark may declare that the fields of a struct are never NULL. Then Arrow would also refuse a
+    struct that is NULL itself.
     """
     match type_:
         case pa.StructType():

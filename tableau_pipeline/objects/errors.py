@@ -165,8 +165,8 @@ def describe_failure(
     """Return one line with the failed action, the cause, the store's answer, and the remedy.
 
     Args:
-        names: other words for the "credentials" and the "endpoint"; by default, the variables of
-            the store's own SDK.
+        names: the words for "credentials" and "endpoint" in the remedy; by default, the variables
+            of the store's own SDK.
     """
     text, scheme = str(error), url.partition(":")[0]
     if renewal := _RENEWAL.search(text):

@@ -50,7 +50,7 @@ class LakeFolder:
         return self.folder.missing(names)
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the local paths of files, from which deleted rows are removed."""
+        """Return local paths of files; copy a file with deleted rows without these rows."""
         whole = [name for name in names if name not in self.kept]
         found = dict(zip(whole, self.folder.paths(whole), strict=True))
         for name in names:
@@ -66,7 +66,8 @@ class LakeFolder:
 
         digest = hashlib.sha256(kept.to_bytes(kept.bit_length() // 8 + 1, "little")).hexdigest()
         columns = None if self.columns is None else sorted(self.columns)
-        # Add the rows and columns, so that the name differs from the URI of every file.
+        # Name the copy by its rows and columns, too, so that its name differs from the URI of every
+        # file.
         return self.copies.path(f"{self.uri(name)}#{digest} {columns}", write)
 
 

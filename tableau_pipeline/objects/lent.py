@@ -37,7 +37,7 @@ class Credentials:
 
 @dataclass(slots=True)
 class _Provider:
-    """Returns credentials; obstore calls the provider when it has none, or before they expire."""
+    """Returns credentials; obstore calls the provider for the first request, and before expiry."""
 
     credentials: Credentials
     renew: Callable[[], Credentials] | None
@@ -56,8 +56,8 @@ class _Loan:
         self, credentials: Credentials, lender: str, renew: Callable[[], Credentials] | None
     ) -> None:
         self.credentials, self.lender = credentials, lender
-        # The provider must not refer to the loan: Python's garbage collector finds no cycles
-        # through a store.
+        # The provider must not refer to the loan, because the loan would never be freed: Python's
+        # garbage collector finds no cycles through a store.
         provider = _Provider(credentials, renew)
         # Override a setting of the environment that would turn off the credentials.
         config = {"skip_signature": False, **credentials.config}
@@ -103,7 +103,7 @@ def lent_store(place: str, url: str) -> ObjectStore | None:
 
 
 def names_for_messages(url: str) -> dict[str, str]:
-    """Return words for settings that replace the environment's; see `describe_failure`."""
+    """Return the words for the credentials and the endpoint lent for a URL; {} if none are lent."""
     if not (loan := _loan(url)):
         return {}
     names = {"credentials": f"the credentials of {loan.lender}"}

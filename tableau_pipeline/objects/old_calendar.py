@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 # The keys under which Spark stores its version and the calendar of times in a file.
 _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_TIMES, _LEGACY_INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
-# Before _GREGORIAN, the older calendar shows other dates. Before _STANDARD_TIME, the older clocks
-# show other times.
+# Before _GREGORIAN, the older calendar shows other dates. Time stamps may differ until
+# _STANDARD_TIME, because old releases of Spark also used other offsets of time zones.
 _GREGORIAN, _STANDARD_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=UTC)
 # The most rows to decode at a time.
 _BATCH = 1 << 16
@@ -30,7 +30,7 @@ def is_legacy(footer: Mapping[bytes, bytes], *, int96: bool) -> bool | None:
 
     Args:
         footer: the metadata in the footer of the file.
-        int96: true for the older kind of time stamps, which Spark marks separately.
+        int96: true for INT96 time stamps, whose calendar Spark marks separately.
     """
     version = re.match(r"(\d+)\.(\d+)", footer.get(_SPARK_VERSION, b"").decode(errors="replace"))
     if version is None:
@@ -40,7 +40,7 @@ def is_legacy(footer: Mapping[bytes, bytes], *, int96: bool) -> bool | None:
 
 
 def suspects(metadata: pq.FileMetaData, is_old: Callable[[bool], bool | None]) -> Suspects:
-    """Return the columns that may have times in the older calendar, by types and statistics.
+    """Return the columns that may have times in the older calendar, judging by statistics.
 
     Args:
         is_old: a function that returns whether the file uses the older calendar; its argument is
@@ -63,10 +63,13 @@ def suspects(metadata: pq.FileMetaData, is_old: Callable[[bool], bool | None]) -
 
 
 def old_times(file: pq.ParquetFile, columns: Suspects) -> tuple[str, date] | None:
-    """Return a column with times in the older calendar, and the end of that calendar; or None.
+    """Find a column with times that the two calendars show differently.
 
     Args:
         file: a file that is opened so that INT96 time stamps are read as microseconds.
+
+    Returns:
+        The column, and the first moment that both calendars show alike; None without such a column.
     """
     for name, flags in columns.items():
         for batch in file.iter_batches(_BATCH, columns=[name]):
@@ -98,7 +101,7 @@ def _may_be_old(metadata: pq.FileMetaData, leaf: int, type_: pa.DataType) -> boo
     if (limit := _limit(type_)) is None:
         return False
     if _is_int96(metadata, leaf):
-        # Do not use the statistics of INT96 columns, which have another order.
+        # Do not use the statistics of INT96 columns: their order is not that of time.
         return True
     first = pa.scalar(limit, type_).value
     for group in range(metadata.num_row_groups):

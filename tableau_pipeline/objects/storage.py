@@ -61,7 +61,7 @@ class LocalStorage:
             with unfinished.open("xb") as file:
                 file.write(content)
                 # Flush the content before the file gets its name, so that a power failure cannot
-                # leave an empty manifest.
+                # leave an empty file under this name.
                 file.flush()
                 os.fsync(file.fileno())
             try:

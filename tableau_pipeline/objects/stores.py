@@ -63,8 +63,8 @@ def is_url(location: str, *, setting: str) -> bool:
     # In a URL of Azure, the part before the "@" is the container; in other URLs, it is a user.
     host_part = host.replace("@", "", 1) if location.startswith("abfss://") else host
     is_store = location.startswith(_SCHEMES)
-    # Look for credentials first, because the web UI shows refusals. A secret may contain "/", so an
-    # "@" in the folder may end a secret. Refuse "%", which only some clients take for an escape.
+    # Refuse credentials, because messages and the web UI show the URL. A secret may contain "/", so
+    # an "@" in the folder may end a secret. Refuse "%", which only some clients take for an escape.
     holds_more = "@" in host_part or (":" in host_part and (is_store or "@" in location))
     if holds_more or (is_store and set("?#%") & set(location)):
         raise SettingError(

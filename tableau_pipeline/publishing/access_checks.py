@@ -23,7 +23,12 @@ _SKEW_SECONDS, _LAST_DAYS = 60, 14
 
 @dataclass(frozen=True, slots=True)
 class AccessCheck:
-    """The result of a check: `sign` is "ok", "!" or "x"; `remedy` says what the user can do."""
+    """The result of a check.
+
+    Attributes:
+        sign: "ok", "!" for a warning, or "x" for an error.
+        remedy: what the user can do; "" if nothing.
+    """
 
     sign: str
     topic: str
@@ -131,7 +136,10 @@ def on_published(found: list[AccessCheck], site: TableauSite, checkpoint: Checkp
         site.metadata(luid)
         is_owner = remote.owner_id == site.user_id
         owner = "this user owns it, and so may overwrite, update and tag it"
-        other = "another user owns it: overwriting needs Overwrite, which only a refresh tries"
+        other = (
+            "another user owns it: overwriting needs the capability Overwrite, and only a refresh "
+            "shows whether this user has it"
+        )
         text = owner if is_owner else other
         found.append(check_result(f"read {name}", text, is_fine=is_owner, sign="!"))
     remedy = "give this user API Access; without it, refreshes download the file"

@@ -39,7 +39,7 @@ def check_bundle(bundle: Path | None, url: str) -> None:
         RefusedError: the bundle contains no readable certificate.
     """
     name, path = OWN_BUNDLE, bundle
-    # Ignore the environment's bundle if this server has no TLS: the bundle is for all programs.
+    # Ignore the environment's bundle if this server has no TLS: other programs may need the bundle.
     if path is None and url.startswith("https"):
         name = next((variable for variable in _BUNDLES if os.environ.get(variable)), "")
         path = Path(os.environ[name]) if name else None

@@ -114,7 +114,12 @@ _ALIAS = "tableau_pipeline_count"
 def count_rows(
     tsc: TSC.Server, luid: str, keys: Mapping[str, str | None], *, fresh: bool
 ) -> dict[str, int]:
-    """Return the number of rows of each table in `keys`; the keys of the result are table names."""
+    """Return the number of rows of each table in the published file; the keys are table names.
+
+    Args:
+        keys: for each table to count, a column without NULL; None if no such column is known.
+        fresh: whether to bypass the server's caches.
+    """
     fields, tables = _fields_and_tables(tsc, luid)
     # If one table is asked for and the data source has one table, do not compare the names.
     alone = len(keys) == 1 and len(tables) < 2
@@ -141,8 +146,8 @@ def count_all(tsc: TSC.Server, luid: str) -> dict[str, int]:
     for table in sorted(tables) or [None]:
         name = _ID_SUFFIX.sub("", table) if table else "its table"
         formulas = _formulas(fields, name, None, table=table, alone=len(tables) < 2)
-        # Keep the suffix if two names differ only in it: it may be part of the table's name, not of
-        # the id.
+        # Keep the suffix if two tables would otherwise have the same name: the suffix may be part
+        # of the table's own name.
         name = table if table and name in counted else name
         counted[name] = _first_understood(tsc, luid, name, formulas, fresh=False)
     return counted

@@ -1,8 +1,8 @@
 """Limit the time of a connection, the time of a whole answer, and the size of a download.
 
-requests and urllib3 limit the time for each piece of an answer, but not the time for the whole
-answer. To limit both, this module uses internals of urllib3 and http.client;
-`tableau_pipeline_tests/publishing/test_deadlines.py` tests these internals.
+The libraries requests and urllib3 limit the time for each piece of an answer, but not for the whole
+answer. To limit the time for the whole answer, this module uses internals of urllib3 and
+http.client; `tableau_pipeline_tests/publishing/test_deadlines.py` tests these internals.
 """
 
 import io
@@ -55,7 +55,7 @@ class _Timed(HTTPConnection):
     def connect(self) -> None:
         seconds, self.timeout = self.timeout, _CONNECT_SECONDS
         super().connect()
-        # Now that the connection is made, use the time limit for sending a body.
+        # Now that the connection is made, use the time limit of the request.
         connected: Any = self.sock
         connected.settimeout(seconds)
         self.timeout = seconds

@@ -32,7 +32,10 @@ IS_IT_RIGHT = "Is TABLEAU_SERVER_URL right, without a path or site, and no proxy
 
 
 class BadAnswerError(requests.RequestException):
-    """The server does not answer as it should; the message continues after the server's address."""
+    """The server does not answer as it should.
+
+    The message is the end of a sentence that begins with the server's address.
+    """
 
 
 class TooBusyError(BadAnswerError):

@@ -100,7 +100,7 @@ class Wire:
     budget: RequestBudget = field(default_factory=RequestBudget)
 
     def check(self, url: str | None) -> None:
-        """Check that a request goes to this server; it may change from http to https.
+        """Check that a request goes to this server; allow a change from http to https.
 
         Raises:
             BadAnswerError: the request goes to another server, which would get the secrets in the
@@ -207,10 +207,11 @@ class WireAdapter(HTTPAdapter):
         """Send a request; each attempt has a time limit, which includes reading the whole answer.
 
         Raises:
-            BadAnswerError: the request would go to another server, or the server is too busy, or
+            BadAnswerError: the request would go to another server, or the server answered 503, or
                 the server refused a repeated update. Or the answer does not come from Tableau, is
                 too large or comes too late.
-            TooBusyError: the server or a gateway turned the request away.
+            TooBusyError: the answer is 429, but not in Tableau's format, so it comes from a gateway
+                that turned the request away.
             TooLargeError: the server or a proxy does not let a request of this size through.
             BudgetSpentError: the session may send no more requests.
         """
@@ -274,7 +275,8 @@ class WireAdapter(HTTPAdapter):
             )
         if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
             raise requests.exceptions.ProxyError("407 Proxy Authentication Required")
-        # Gateways answer 429 and 503 in HTML or JSON. For a 503, TSC drops even Tableau's message.
+        # Handle 429 and 503 here, because gateways send them in HTML or JSON. Handle even a 503
+        # from Tableau, because TSC would drop the message.
         if status == HTTPStatus.TOO_MANY_REQUESTS and not _TABLEAU_ERROR.search(response.content):
             raise TooBusyError("is too busy (429): run again later, or less often.")
         if status == HTTPStatus.SERVICE_UNAVAILABLE:

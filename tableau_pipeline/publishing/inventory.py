@@ -25,7 +25,7 @@ _DATA_JOBS = frozenset({"refreshextracts", "incrementextracts", *job_list.KINDS}
 
 
 class NotListableError(RefusedError):
-    """The server does not list some objects; the message names no objects of the site."""
+    """The server does not list some objects; the message contains no names to hide in reports."""
 
     code = Code.SERVER
 
@@ -198,7 +198,8 @@ def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
     """
     since = site.now() - timedelta(days=days)
     listed = None
-    # If a connected app may not list jobs, the server answers that the session has ended.
+    # Catch SignInError, too: if a connected app may not list jobs, the server answers that the
+    # session has ended.
     with suppress(RefusedError, SignInError):
         ask = partial(job_list.list_jobs, site.tsc, since, most=_MOST_JOBS)
         listed = site.ask("Listing the jobs of the site", ask)
