@@ -50,7 +50,7 @@ class LakeFolder:
         return self.folder.missing(names)
 
     def paths(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return local paths of files; copy a file with deleted rows without these rows."""
+        """Return local paths of files; a file with deleted rows has a copy without these rows."""
         whole = [name for name in names if name not in self.kept]
         found = dict(zip(whole, self.folder.paths(whole), strict=True))
         for name in names:

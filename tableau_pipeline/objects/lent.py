@@ -56,7 +56,7 @@ class _Loan:
         self, credentials: Credentials, lender: str, renew: Callable[[], Credentials] | None
     ) -> None:
         self.credentials, self.lender = credentials, lender
-        # The provider must not refer to the loan, because the loan would never be freed: Python's
+        # The provider must not refer to the loan, or the loan would never be freed: Python's
         # garbage collector finds no cycles through a store.
         provider = _Provider(credentials, renew)
         # Override a setting of the environment that would turn off the credentials.
