@@ -87,8 +87,8 @@ def read(
 ) -> Snapshot | None:
     """Return a version of an Iceberg table; the newest one if `number` is None.
 
-    The number of a version combines the ids of Iceberg's snapshot and of the schema. A schema may
-    change without a new snapshot.
+    The number of a version combines the ids of Iceberg's snapshot and of the schema, because a
+    schema may change without a new snapshot.
 
     Returns:
         The version; None if the table no longer has this version.
@@ -234,7 +234,7 @@ def _default_text(field: NestedField) -> str | None:
 
 
 def _open_table(location: str | InCatalog) -> StaticTable:
-    """Open a table with its current metadata, which its catalog or its folder names.
+    """Open a table with its current metadata, found through its catalog or in its folder.
 
     Raises:
         RefusedError: the Iceberg table does not exist, or pyiceberg cannot read it.

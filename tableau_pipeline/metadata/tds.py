@@ -186,7 +186,7 @@ class Tds(Document):
     def _calculation(
         self, path: FieldPath, name: str, names: Mapping[str, str]
     ) -> Iterator[tuple[FieldPath, str, str]]:
-        """Yield the values of our calculation; if it is missing, of a user's field of this name."""
+        """Yield the values of a declared calculation, or else of a user's field with its name."""
 
         def shown(formula: str) -> str:
             return with_fields(

@@ -20,8 +20,8 @@ _GREGORIAN, _STANDARD_TIME = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=UTC
 # The most rows to decode at a time.
 _BATCH = 1 << 16
 
-# For each leaf of a column, whether it may have times in the older calendar; the keys are column
-# names.
+# For each leaf of a column (a nested column may have several), whether the leaf may have times in
+# the older calendar; the keys are column names.
 Suspects = Mapping[str, Sequence[bool]]
 
 

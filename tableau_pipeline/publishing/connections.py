@@ -71,7 +71,7 @@ def _wrong_with(content: bytes, path: Path) -> str:
 
 
 def connection_problem(error: Exception, url: str) -> str | None:
-    """Return why a connection failed, and the remedy; None if the error has another cause.
+    """Explain a problem of a certificate, of TLS or of a proxy; None if the error has other causes.
 
     Args:
         url: the URL of the server.
