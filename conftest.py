@@ -6,7 +6,8 @@ from itertools import chain
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The first example of a property imports what it needs, and a machine may be busy.
+# Set no deadlines: the first example of a property test may be slow because of imports, and any
+# example may be slow on a busy machine.
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -16,11 +17,11 @@ VARIABLES = ("TABLEAU_", "PIPELINE_", "SPARK_REMOTE", "DAGSTER_HOME")
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark what needs a mark by what it is; then order what `-m` has left.
+    """Mark each test by its fixtures and file; then sort the tests that `-m` selects.
 
-    Where several processes share the tests, those of a file stay together, as do Spark's. What
-    needs the whole demo is slow, and so are the variants of a test beyond the first few, if it is
-    marked so.
+    With several processes, all tests with the fixture `spark` run in one process. The other tests
+    of each file run in one process too. Tests with the fixture `story`, which runs the whole demo,
+    are slow. If a test has the marker `few_variants(n)`, its variants after the first n are slow.
     """
     variants: Counter[str] = Counter()
     for item in items:
@@ -40,9 +41,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def _longest_first(items: list[pytest.Item]) -> None:
-    """Order groups by how long their tests may take, so that no process ends alone with a long one.
+    """Put the groups with the longest timeouts first.
 
-    This needs --no-loadscope-reorder: pytest-xdist begins with the groups that have most tests.
+    Then no process still runs a long group after the other processes have finished. This order
+    needs --no-loadscope-reorder. Without it, pytest-xdist begins with the groups that have the most
+    tests.
     """
     groups: dict[frozenset[str], list[pytest.Item]] = {}
     for item in items:
@@ -61,8 +64,8 @@ def _timeout(item: pytest.Item) -> float:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_of_the_machine() -> None:
-    """Tests see no server, token, folder or proxy that a developer has set up."""
+    """Hide the servers, tokens and folders that a developer has set up, and use no proxy."""
     for name in [name for name in os.environ if name.startswith(VARIABLES)]:
         del os.environ[name]
-    # Otherwise each request looks for proxies among all variables.
+    # Without this, each request searches all environment variables for a proxy, which takes time.
     os.environ["NO_PROXY"] = "127.0.0.1,localhost,sandbox.test"

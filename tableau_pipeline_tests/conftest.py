@@ -36,7 +36,7 @@ def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nor_for_other_files() -> Iterator[None]:
-    """Do not wait for the disk, some 20 times a test, or pause before a request is retried."""
+    """Do not wait for the disk, which a test does some 20 times, and do not pause before retries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         patch.setattr(SafeRetry, "get_backoff_time", lambda _: 0)
@@ -78,7 +78,7 @@ def _databases_of_dagster_are_known() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The Spark session of all tests. Its JVM ends too early to profit from full compilation."""
+    """The Spark session of all tests. Its JVM compiles lightly: it ends before more pays off."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
         session = spark_session(

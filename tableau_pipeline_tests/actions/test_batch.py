@@ -303,7 +303,8 @@ def test_windowed_extract(tmp_path: Path):
 
 def test_change_data_capture(tmp_path: Path):
     # Prevents: a change affects rows with another key, or a deletion has no effect.
-    # Tableau's guide uses an update. An upsert of existing rows has the same effect.
+    # Tableau's guide uses an update here. The upsert of this batch has the same effect on
+    # existing rows.
     same_user = target("user_id") == source("user_id")
     batch = Batch(
         [

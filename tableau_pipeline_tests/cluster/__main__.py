@@ -17,7 +17,7 @@ from tableau_pipeline_tests.cluster.deployment import Deployment, deployment, wr
 
 
 def ran(run_id: str, running: Deployment) -> str:
-    """Describe the last run: its hosts, its Spark application, and the workers of its models.
+    """Describe a run that has just ended: its hosts, its Spark application and its Spark workers.
 
     The application has the name of the host that started it.
     """
@@ -51,12 +51,12 @@ def _logs(run_id: str, running: Deployment) -> dict[str, Path]:
     return {name: log for name, log in logs.items() if run_id in log.read_text()}
 
 
-# A run starts three JVMs, and the machine may be busy.
+# The limit for a run, which starts three JVMs, perhaps on a busy machine.
 _RUN_SECONDS = 1800
 
 
 def main() -> int:
-    """Play the story; return 0 if every data source then equals its models."""
+    """Play the chapters of the demo; return 0 if every data source then equals its models."""
     parser = argparse.ArgumentParser(prog="python -m tableau_pipeline_tests.cluster")
     parser.add_argument(
         "--folder", type=Path, help="a new folder for the disks and logs of all hosts; it is kept"

@@ -21,7 +21,8 @@ from tableau_pipeline_tests.deployment.test_compose import SERVICES, dagster_yam
 from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
 
-# Variables that the developer may have set for another deployment.
+# Prefixes of the variables that no host gets: the developer may have set them for another
+# deployment.
 _OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "PYSPARK_", "SPARK_", "TABLEAU_")
 
 _NAMESPACE = ("unshare", "--map-root-user", "--mount")
@@ -30,7 +31,7 @@ _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done;
 
 
 def alone(disk: Path) -> list[str]:
-    """Return the start of a command that hides the folders of all other hosts.
+    """Return the start of a command, which hides the folders of all hosts except `disk` from it.
 
     The result is empty if this machine does not permit namespaces. Then only environment variables
     separate the hosts.
@@ -78,7 +79,7 @@ class Host:
         }
 
     def use_spark(self, master: str) -> None:
-        """Configure Spark to call this host's applications by the host's name."""
+        """Configure Spark so that the applications of this host have the host's name."""
         conf = self.folder / "spark"
         conf.mkdir()
         own = {"spark.app.name": self.name, "spark.master": master}
@@ -180,7 +181,7 @@ def _here(host: Host) -> Generator[dg.DagsterInstance]:
     os.environ.clear()
     os.environ.update(host.environment)
     tempfile.tempdir = host.environment["TMPDIR"]
-    # The first process that opens the instance creates Dagster's tables.
+    # Open the instance before other processes do: the first process creates Dagster's tables.
     with dg.DagsterInstance.get() as instance:
         yield instance
 

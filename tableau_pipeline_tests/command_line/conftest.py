@@ -221,7 +221,8 @@ def check_transcripts(section: str, run: Callable[[str], Result], *, block: int 
     for part in re.split(r"^\$ tableau-pipeline ", text, flags=re.MULTILINE)[1:]:
         command, _, shown = part.partition("\n")
         result = run(command)
-        # `status` may add an error to its table. Other commands write progress to stderr.
+        # Leave out stderr, which mostly shows progress. Keep it for `status`, which may add an
+        # error to its table, and for a command without other output.
         written = result.text + result.errors * (not result.text or command.startswith("status"))
         found, expected = ("\n".join(masked(_OF_A_HOST.sub("<here>", e))) for e in (written, shown))
         pattern = re.escape(expected).replace(re.escape("..."), ".*")
@@ -250,7 +251,7 @@ def files(root: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-# Signing in and counting rows change nothing.
+# Requests that change nothing. Signing in and counting rows are POST requests.
 _LOOKS = re.compile(r"GET |POST \S+/auth/sign(in|out) |POST /api/v1/vizql-data-service/")
 
 

@@ -1,4 +1,4 @@
-"""Pull requests from the plan to the refresh, and plans that are saved and later executed."""
+"""Approvals of pull requests, from the plan to the refresh; plans that are executed later."""
 
 import errno
 import json
@@ -61,7 +61,7 @@ def rows(world: World) -> pa.Table:
 
 
 def test_from_a_pull_request_to_a_refresh(published: World):
-    """Prevents: a merge publishes changes that its reviewers did not see, or asks them twice."""
+    """Prevents: a merge publishes changes that no reviewer saw, or needs a second approval."""
     git(published, "checkout", "--quiet", "-b", "captions")
     published.declare(KEY, tables=FIELDS)
     git(published, "commit", "--quiet", "--all", "--message", "Say what delay is")
@@ -139,7 +139,7 @@ def test_who_launched_a_run(published: World):
 
 @pytest.mark.slow
 def test_wrong_usage(published: World):
-    """Prevents: a command ignores a bound, takes a wrong file, or refreshes every data source."""
+    """Prevents: wrong usage ignores a limit, accepts a wrong file, or refreshes everything."""
     for args in (
         ("plan", "--max-change", "10"),
         ("plan", "--offline", "--out", "plan.json"),

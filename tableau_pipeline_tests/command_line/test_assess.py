@@ -193,7 +193,7 @@ def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
     assert (orders["kind"], sum(orders["rows"].values()), orders["revisions"]) == ("hyper", 1000, 2)
     assert (orders["owner"], orders["tasks"], orders["obstacles"]) == ("admin", [], [])
     assert orders["jobs"]["jobs"] == 0
-    # The server rounds the size of the data source.
+    # 988 of 1,000 rows did not change, and the server rounds the size to 1 MB.
     assert orders["saved_megabytes"] == pytest.approx(0.988)
     assert orders["compared"]["found"] == {"rows": 1000, "changed": 12}
     assert (bookings["kind"], bookings["sources"]) == ("extract", ["postgres"])
@@ -201,7 +201,7 @@ def test_sixty_data_sources(caplog: pytest.LogCaptureFixture):
     assert bookings["tasks"][0]["when"].startswith('"Weekday early mornings"')
     assert (ledger["kind"], ledger["rows"]) == ("live", None)
     assert found["Star"]["rows"] == {"customers": 2, "orders": 0}
-    # A job names its data source, and two data sources have this name.
+    # A job has only the name of its data source. Two are named "Twin", so the jobs are unknown.
     assert (found["Twin"]["jobs"], "several" in found["Twin"]["unknown"]["jobs"]) == (None, True)
     (tagged,) = found["Payroll"]["obstacles"]
     assert 'tag "tableau-pipeline:payroll"' in tagged["text"]
@@ -347,8 +347,8 @@ def test_a_bar():
     shown: list[bytes] = []
 
     def read() -> None:
-        # A thread must empty the small buffer of the terminal. A read after its end raises an
-        # OSError.
+        # A thread must empty the small buffer of the terminal while the command runs. A read
+        # after the terminal is closed raises an OSError.
         with suppress(OSError):
             while piece := os.read(screen, 10_000):
                 shown.append(piece)
@@ -476,7 +476,7 @@ def test_redacted(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, user: UserS
     ]
     assert {each.code for each in result} == {0}
     text = "".join(each.text + each.errors for each in result)
-    # A word of the output, such as "administrators", may begin with a name.
+    # Look for whole words: one such as "administrators" may begin with a name.
     found = [e for e in names if re.search(rf"(?<!\w){re.escape(e)}(?!\w)", text, re.IGNORECASE)]
     assert found == []
     # A later report has the same tokens for the same names.

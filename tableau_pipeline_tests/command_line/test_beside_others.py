@@ -1,4 +1,4 @@
-"""Commands while other processes run: the assets of a refresh, Ctrl-C, a token in use."""
+"""Refreshes by commands and by the daemon, partitioned models, Ctrl-C, and a token in use."""
 
 import signal
 import subprocess
@@ -70,7 +70,7 @@ def test_columns_of_dbt_stay(world: World):
     assert "no change" in world.run("refresh", "flights", "--models").text
     assert "no change" in world.run("refresh", "flights").text
     assert world.run("plan").code == 0
-    # The daemon and `dg launch` load the code location in this way, in another process.
+    # Load the code location again, as the processes of the daemon and of `dg launch` do.
     world.forget()
     location = ReconstructableRepository.for_module("lineage.definitions", "defs", None)
     with (
@@ -97,7 +97,7 @@ def test_partitioned_models(world: World):
 
 @pytest.mark.slow
 def test_interrupted(world: World):
-    """Prevents: after Ctrl-C, users and `status` see the name of a Dagster exception class."""
+    """Prevents: after Ctrl-C, the command or `status` shows the name of a Dagster exception."""
     command = [str(Path(sys.executable).with_name("tableau-pipeline")), "refresh", "flights"]
     pipe = subprocess.PIPE
     with (

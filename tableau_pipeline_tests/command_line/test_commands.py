@@ -61,7 +61,7 @@ def found(world: World, *args: str) -> dict[str, dict[str, str]]:
 
 def test_all_is_well(morning: World, monkeypatch: pytest.MonkeyPatch):
     """Prevents: `doctor` reports faults of a healthy host, or shows a secret."""
-    # Variables of this machine, which the transcript does not show.
+    # Remove variables that `doctor` would list, but that the transcript does not show.
     for name in [*os.environ]:
         if re.match("(JAVA|SPARK|HYPER|TSC)_|TMPDIR$", name):
             monkeypatch.delenv(name)
@@ -126,7 +126,7 @@ def test_a_wrong_token(morning: World, monkeypatch: pytest.MonkeyPatch):
 def test_a_wrong_variable(
     morning: World, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, part: str
 ):
-    """Prevents: a mistyped variable causes tracebacks, or the exit code of a late data source."""
+    """Prevents: a mistyped variable causes tracebacks, or the exit code for late data sources."""
     monkeypatch.setenv(variable, value)
     morning.forget()
     result = morning.run("status")
@@ -291,7 +291,7 @@ def test_a_dry_run_and_a_build_are_no_refreshes(morning: World):
     "args", [("refresh", "arivals"), ("plan", "arrivals", "fligths"), ("plan", "--what")]
 )
 def test_wrong_usage(morning: World, args: tuple[str, ...]):
-    """Prevents: a mistyped name refreshes everything, or CI takes the exit code for changes."""
+    """Prevents: a mistyped name refreshes everything, or has the exit code that means changes."""
     result = morning.run(*args)
     assert result.code == 64
     if args[-1] == "fligths":
@@ -350,7 +350,7 @@ def test_an_empty_project(morning: World, tmp_path: Path, monkeypatch: pytest.Mo
     for command, code in (("status", 2), ("plan", 1)):
         result = empty.run(command)
         assert (result.code, "DAGSTER_HOME is not set" in result.errors) == (code, True)
-    # In another folder, the command does not read the project's .env.
+    # Outside a project, no .env is read. Then the error names the folder, not DAGSTER_HOME.
     monkeypatch.chdir(tmp_path.parent)
     assert "is no Dagster project" in empty.run("status").errors
     empty.forget()
@@ -437,7 +437,8 @@ def test_mistakes_with_definitions_of_dagster(
     result = mistaken.run("plan").errors
     assert 'has no "PublishedDataSource": did you mean "PublishedDatasource"?' in result
     assert f"{file}:" in result
-    # With Dagster's own loader, a model may belong to another code location.
+    # Dagster's own loader accepts a model that it does not know, as a model of another code
+    # location. The commands report it.
     mistaken.declare("gates", tables={"flights": {"model": "gate_model"}})
     models = "import dagster as dg\n\ngates_model = dg.AssetSpec('gates_model')\n"
     (tmp_path / "mistaken" / "defs" / "models.py").write_text(models, "utf-8")

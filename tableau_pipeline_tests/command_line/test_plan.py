@@ -103,12 +103,12 @@ def test_base(review: World, caplog: pytest.LogCaptureFixture):
         result = review.run("plan", "--base", "main")
         offline = review.run("plan", "--base", "main", "--offline")
     assert masked(result.text) == masked(_WHOLE.blocks("console")[0].partition("\n")[2])
-    # `documented` would find the transcript of the tests, and not the page's excerpt.
+    # Compare with the page's excerpt. `documented` would find the transcript of the tests.
     excerpt = "\n".join(masked(page(PAGE).whole.blocks("console")[0].partition("\n")[2]))
     pattern = re.escape(excerpt).replace(re.escape("..."), ".*")
     assert re.fullmatch(pattern, "\n".join(masked(result.text)), re.DOTALL)
     assert result.code == offline.code == 1
-    # No user has changed the server, so the offline plan shows everything.
+    # No user has changed the server, so the offline plan shows the same changes.
     said = masked(offline.text)
     assert [each for each in said if not each.startswith("Offline:")] == masked(result.text)
     assert files(review.root) == before
@@ -246,7 +246,7 @@ def test_nothing(review: World):
 
 
 def test_records_without_runs(review: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: without DAGSTER_HOME, `plan` ignores records, or hides that checks are unknown."""
+    """Prevents: without DAGSTER_HOME, `plan` ignores records, or hides unknown check results."""
     monkeypatch.delenv("DAGSTER_HOME")
     result = review.run("plan", "--offline", "seats")
     assert result.code == 0, result.text + result.errors
@@ -273,8 +273,8 @@ def test_another_key(review: World):
 def test_queries(review: World, command: str):
     """Prevents: a command queries the database once for each of 500 data sources."""
     one, all_ = [queries(review, command, "--offline", *names) for names in (["gates"], [])]
-    # A call with a name reads a history. A call without a name looks once for data sources of
-    # files.
+    # With a name, a command also reads the history of that data source. Without a name, `status`
+    # needs a few queries more, to find data sources that were published from files.
     of_files = 5 if command == "status" else 0
     assert 0 < all_ <= one + of_files
 

@@ -51,7 +51,7 @@ def elsewhere(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def publish(elsewhere: Path) -> Publish:
     def publish(*args: str) -> Result:
-        # A command may set this variable. The next command of a user would not inherit it.
+        # The command may set this variable. A user's next command starts without it.
         os.environ.pop("PIPELINE_DATA_DIR", None)
         output, errors = StringIO(), StringIO()
         with redirect_stdout(output), redirect_stderr(errors):

@@ -24,7 +24,7 @@ def published(world: World) -> list[str]:
 
 
 def claimed_while_deleting(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the jobs of runs that hold the claim of "arrivals" when `delete` is called."""
+    """Record the jobs whose runs hold the claim on "arrivals", a lock, when `delete` is called."""
     found, delete = list[str](), TableauSite.delete
 
     def watched(site: TableauSite, luid: str) -> None:
@@ -66,7 +66,7 @@ def test_only_what_the_environment_published_goes(world: World, monkeypatch: pyt
     monkeypatch.setattr("sys.stdin", StringIO("\n"))
     assert world.run("remove", "--project-root", ROOT).code == 130
     assert published(world) == ["Arrivals", "Arrivals", "Gates"]
-    # A running refresh would publish its data source again.
+    # Nothing is deleted during a refresh, which would publish its data source again.
     with dg.DagsterInstance.get() as instance:
         run = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED)
         owner = Owner(run_id=run.run_id, step="arrivals", boot="another host")

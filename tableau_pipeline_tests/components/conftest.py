@@ -17,7 +17,7 @@ NewInstance = Callable[[], AbstractContextManager[dg.DagsterInstance]]
 
 @pytest.fixture(scope="session")
 def empty_instance(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an empty instance. Dagster needs seconds to create tables, so tests copy it."""
+    """The folder of an empty instance. Tests copy it, as Dagster creates tables slowly."""
     folder = tmp_path_factory.mktemp("instance")
     with dg.instance_for_test(temp_dir=str(folder)) as instance:
         instance.fetch_materializations(dg.AssetKey("none"), limit=1)

@@ -1,4 +1,4 @@
-"""The audit as a Dagster job: one report of all data sources, which fails only on wrong rows."""
+"""The audit as a Dagster job: it reports on all data sources, and fails if rows may be wrong."""
 
 from typing import Any
 

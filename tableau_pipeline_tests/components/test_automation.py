@@ -89,7 +89,7 @@ class Location:
         )
 
     def refresh(self) -> bool:
-        """Run the step, which fails because no snapshot exists; return whether it succeeded."""
+        """Run the refresh step without any snapshot, and return whether it succeeded."""
         job = self.definitions.resolve_implicit_global_asset_job_def()
         return job.execute_in_process(
             instance=self.instance, raise_on_error=False, asset_selection=list(BOTH)
@@ -182,7 +182,7 @@ def test_at_most_one_refresh_in_flight(after: str):
 
 
 class Timed:
-    """A location with both models, which refreshes its data sources at fixed times."""
+    """A location with the models ORDERS and CUSTOMERS, and schedules for its data sources."""
 
     def __init__(
         self,
@@ -371,6 +371,6 @@ def test_a_backfill_from_the_web_is_one_run_and_one_refresh(
         second, _ = server.next_run("daily_orders", known={first})
         shipped = server.shipped("daily_orders")
         assert (shipped["decision"], shipped["rows sent"]) == ("update", 3)
-        # The sensor has ticked several times since the first refresh.
+        # The sensor has ticked several times, and has requested no further run.
         assert server.runs_of("orders").keys() == {model, again}
         assert server.runs_of("daily_orders").keys() == {first, second}

@@ -400,7 +400,7 @@ def test_what_models_say_already():
 
 @pytest.mark.parametrize("models", [None, ("raw_orders", "model.shop.orders")])
 def test_what_dbt_says_that_runs_elsewhere(tmp_path: Path, models: tuple[str, ...] | None):
-    """Prevents: descriptions come only from dbt within Dagster, or come from other models."""
+    """Prevents: descriptions from a dbt outside Dagster are ignored, or come from other models."""
     said = {"orders": "Key.", "raw_orders": "Raw key.", "customers": "Customer."}
     nodes = {
         f"model.shop.{name}": {"name": name, "columns": {f"{name[0]}_id": {"description": text}}}

@@ -22,7 +22,7 @@ def forget(context: dg.AssetExecutionContext, tableau: TableauServerResource) ->
 
 @pytest.fixture
 def sent(location: Location):
-    """A function that runs the asset."""
+    """A function that runs the asset `forget`."""
     return lambda: dg.materialize(
         [forget],
         instance=location.instance,

@@ -1,4 +1,4 @@
-"""The refreshes that a sensor requests after dbt, based on files that a real dbt wrote."""
+"""The refreshes that a sensor requests after dbt has run, based on files of a real dbt."""
 
 import json
 import os
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The run_results.json that dbt left after each of four commands, by name."""
+    """The run_results.json that dbt left after each of four commands, by a name for its outcome."""
     folder = tmp_path_factory.mktemp("dbt")
     project = folder / "transform"
     shutil.copytree(ROOT / "examples" / "dbt" / "transform", project)
@@ -177,7 +177,8 @@ def test_a_failed_test_holds_back_what_it_looks_at(written: dict[str, Path], tmp
     _, reason = Location(written["orders repeated"], orders=["orders"]).tick()
     assert "unique_orders_order_id" in reason
     assert reason.endswith(": fail")
-    # Without the manifest, the sensor does not know which model the test covers.
+    # Without the manifest, the sensor does not know which model the test covers, and holds back
+    # all data sources.
     alone = Path(shutil.copy(written["orders repeated"], tmp_path))
     assert Location(alone, **models).tick()[0] == {}
 

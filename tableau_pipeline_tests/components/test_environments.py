@@ -41,7 +41,7 @@ def published(location: Location, name: str) -> dict[str, tuple[str, object, fro
 def test_environments_never_touch_each_other(location: Location, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a pull request moves, renames or changes a data source of production."""
     production, staging = "Default", f"{ROOT}/Default"
-    # A user who may take over all data sources must not take production.
+    # Even if staging may take over data sources, it must leave production's data source alone.
     location.takeover = True
     location.publish("both")
     before = published(location, "both")

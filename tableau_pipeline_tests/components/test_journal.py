@@ -1,4 +1,4 @@
-"""The journal of a code location: the claims that count, and the snapshots that records keep."""
+"""The journal, which records refreshes: its claims (locks), and the snapshots that it keeps."""
 
 import json
 import os
@@ -374,7 +374,7 @@ def test_environments_and_deployments_have_journals_of_their_own(
 
 
 def _refresh(sandbox: SimpleNamespace, root: Path) -> None:
-    """Refresh in another process, which finds its instance by the environment."""
+    """Refresh in another process, which finds its instance by environment variables."""
     nobody: Any = sandbox
     with dg.DagsterInstance.get() as instance:
         Location(nobody, root, instance).refresh("busy")

@@ -131,8 +131,8 @@ def metadata_id(location: Location) -> str:
         return metadata_ids(site, [luid])[luid]
 
 
-# The core of the specification in our own words, and the facets that the sensor sends. Patterns
-# replace formats, because the libraries that check formats are optional.
+# A JSON schema of the core of the OpenLineage specification, and of the facets that the sensor
+# sends. It has patterns instead of formats, because the libraries that check formats are optional.
 _URI = {"type": "string", "pattern": r"^[a-z][a-z0-9+.-]*:\S+$"}
 _TEXT = {"type": "string", "minLength": 1}
 
@@ -372,7 +372,7 @@ def test_an_id_that_never_comes(location: Location, sink: Sink, monkeypatch: pyt
     location.publish("busy")
     location.grow_old("busy")
     daemon = Daemon(location, sink.lineage())
-    # The refresh ended two days ago, and no run has asked for the id yet.
+    # Even two days after the refresh, the sensor requests a first look-up of the ID.
     assert (daemon.tick(), len(daemon.requests)) == ("", 1)
     with monkeypatch.context() as patch:
         patch.setattr("tableau_pipeline.components.lineage.metadata_ids", lambda *_: {})
@@ -396,7 +396,7 @@ def test_events_of_others(location: Location, sink: Sink):
         event = dg.AssetMaterialization(KEY, metadata=metadata)
         location.instance.report_runless_asset_event(event)
     assert sent(daemon, sink) == []
-    # Notifications and `status` read the same events.
+    # Notifications and `status` read the same events, and must ignore these.
     assert [each.status for each in incidents(location.instance, [BUSY])] == [None, None]
     location.model(flights(1))
     assert not location.refresh("busy").success

@@ -506,7 +506,7 @@ def test_by_default(project: Project):
 
 
 def test_kinds_of_models(project: Project):
-    """Prevents: only the models of the example show their kinds in the lineage."""
+    """Prevents: a project's models show no kinds in the lineage, or not the declared kinds."""
     own = ASSET.replace("asset", 'asset(kinds={"csv"})').replace("orders", "raw_orders")
     project.write("models.py", ASSET + own.removeprefix(IMPORTS))
     project.write("default.py", DEFAULT)

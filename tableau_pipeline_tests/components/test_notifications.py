@@ -34,7 +34,7 @@ from tableau_pipeline_tests.refresh.support.models import flights
 
 
 class Web(BaseHTTPRequestHandler):
-    """Keeps posted messages; answers with the status that a test sets."""
+    """A handler of web requests; tests set the status of its answers."""
 
     got: list[dict[str, Any]]
     status = 200
@@ -100,8 +100,8 @@ def telling(
 ) -> Generator[tuple[Any, ...]]:
     """Run a new server for each handler, and publish new rows of "busy".
 
-    The block gets a function, which evaluates the sensor as the daemon does, and the class of each
-    server. The function keeps the cursor between ticks.
+    The block gets a function that evaluates the sensor and keeps its cursor, as the daemon does,
+    and the handler class of each server.
     """
     with ExitStack() as stack:
         servers = [stack.enter_context(serving(each)) for each in handlers]
@@ -256,7 +256,7 @@ def test_the_audit_of_another_location(new_instance: NewInstance):
         run("theirs", dg.DagsterRunStatus.FAILURE)
         (incident,) = _audit_incidents(context)
         assert incident.status is None
-        # `dagster job execute` launches a run without a tag of its location.
+        # A run of `dagster job execute` has no tag with its location, and counts as ours.
         failed = run("", dg.DagsterRunStatus.FAILURE)
         (incident,) = _audit_incidents(context)
         assert incident.run_id == failed

@@ -1,4 +1,4 @@
-"""The step as Dagster runs it; some tests use the snapshots and the sandbox of the demo."""
+"""The refresh step as Dagster runs it; some tests use the snapshots and the sandbox of the demo."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -199,7 +199,7 @@ def test_without_a_server_the_step_says_what_to_start(
 def test_missing_settings_are_named(story: Story, monkeypatch: pytest.MonkeyPatch, unset: str):
     """Prevents: users must guess the missing variable, or the location fails to load."""
     monkeypatch.delenv(f"TABLEAU_{unset}")
-    # A location reads the environment when it loads.
+    # A location reads the environment when it loads, so load it without the variable.
     from tableau_pipeline.definitions import defs
 
     message = failure(refresh(replace(story, definitions=defs())))
@@ -226,7 +226,7 @@ def test_unknown_acceptance_is_refused(story: Story):
     ids=lambda option: min(option),
 )
 def test_a_rollback_that_contradicts_itself(location: Location, option: dict[str, Any]):
-    """Prevents: a rollback publishes old rows although another option of the run excludes it."""
+    """Prevents: a rollback publishes old rows although another option of the run forbids that."""
     location.publish("busy")
     location.model(flights(9))
     assert location.refresh("busy").success

@@ -91,7 +91,7 @@ def tick(location: Location) -> str:
 def test_a_refused_publish_is_reported_once(location: Location, publish: Publish):
     """Prevents: no message reports a refused publish, or a message repeats every minute."""
     with telling(location, Web) as (tell, web):
-        # The data source has no readers yet, and its publisher has seen the refusal.
+        # No message is sent: the data source has no readers yet, and its publisher saw the refusal.
         assert not publish(0)
         tell()
         assert publish(4)

@@ -97,7 +97,7 @@ def test_the_newest_result_on_the_newest_rows_counts(
     outcome.severity = dg.AssetCheckSeverity.WARN
     models.run()
     assert models.rejected == {}
-    # The check raises an error.
+    # A check that raises an error rejects nothing.
     monkeypatch.delattr(Outcome, "passed")
     del outcome.passed
     models.run()

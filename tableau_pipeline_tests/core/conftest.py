@@ -1,4 +1,4 @@
-"""Stores for journals: on a disk, and in an object store of each cloud."""
+"""Stores for journals, the records of refreshes: on a disk, and in S3, GCS and Azure."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -159,7 +159,7 @@ def test_a_folder_that_was_moved_is_the_same(root: Path):
     link = root.with_name("link")
     link.symlink_to(other)
     assert journal_in(LocalStorage(link)).history() == newest
-    # The recorded path is enough: on another disk, this folder has another inode number.
+    # A restored copy has another inode number, so the recorded path alone identifies the folder.
     shutil.copytree(other, root)
     assert journal_in(LocalStorage(root)).history() == newest
 

@@ -190,7 +190,7 @@ def test_a_foreign_end_removes_nothing(monkeypatch: pytest.MonkeyPatch):
 
 TEXT = st.text(max_size=8)
 INSTANT = st.datetimes(min_value=datetime(2000, 1, 1), timezones=st.just(UTC))
-# The sum for 10^10 rows with the largest hash.
+# The bounds are the sums for 10^10 rows with the largest hash.
 SUM = st.integers(-(2**97), 2**97)
 PLAIN = {
     str: TEXT,
@@ -203,7 +203,7 @@ PLAIN = {
     Distrust: st.builds(Distrust, st.sampled_from(Doubt), TEXT),
     Window: st.builds(Window, INSTANT, INSTANT),
 }
-# Fields with one fixed value for each release, or for each kind of record.
+# Fields that tests do not vary, because each release or kind of record has one value for them.
 FIXED = {"kind", "format", "release", "algorithm"}
 
 

@@ -1,4 +1,4 @@
-"""The default corpus: small Parquet files with the peculiarities of many writers."""
+"""The corpus: small Parquet files with the peculiarities of many writers."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time

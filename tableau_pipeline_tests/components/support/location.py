@@ -67,7 +67,7 @@ class Location:
 
     Attributes:
         partitions: the partitions of each partitioned model, by the key of the model.
-        checks: checks of models, which no refresh runs.
+        checks: checks of models; a refresh runs none of them.
         by_app: whether to sign in as a connected app.
         takeover: whether to take over data sources of other deployments.
     """

@@ -96,7 +96,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
-    # Folders of users may have spaces. Messages must still show where the path ends.
+    # Users' folders may have spaces. Even then, messages must show where the path ends.
     root = tmp_path / "look at this"
     # Python caches modules by name, so each project has its own name.
     project = Project(root, f"project_{uuid4().hex[:8]}")
