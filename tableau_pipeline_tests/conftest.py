@@ -36,7 +36,7 @@ def _without_waiting_for_the_disk(connection: Any, _: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nor_for_other_files() -> Iterator[None]:
-    """Do not wait for the disk, which a test does some 20 times, and do not pause before retries."""
+    """Do not wait for the disk, some 20 times in a test. Do not pause before a retry."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         patch.setattr(SafeRetry, "get_backoff_time", lambda _: 0)

@@ -15,8 +15,9 @@ from typing import Any
 
 import httpx
 
-# Lower than the ports that systems give to connections (Linux: from 32768, macOS: from 49152). A
-# connection could take a higher port during the ten seconds in which a server starts.
+# The ports for servers are lower than the ports that systems give to connections (Linux: from
+# 32768, macOS: from 49152). A connection could take a higher port during the ten seconds in which
+# a server starts.
 _FIRST, _LAST = 10_000, 32_000
 
 

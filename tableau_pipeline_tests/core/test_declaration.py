@@ -162,7 +162,7 @@ def test_mistakes_in_metadata(at: tuple[str, ...], value: object, message: str):
 
 
 def test_metadata_changes_no_structure():
-    """Prevents: a new caption causes a full refresh, or a pull request does not show the caption."""
+    """Prevents: a new caption causes a full refresh, or is not shown in a pull request."""
     before = Declaration(**FLIGHTS)
     now = Declaration(
         **{

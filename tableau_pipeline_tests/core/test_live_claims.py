@@ -1,4 +1,4 @@
-"""How a refresh decides whether a claim still counts: by process, by Dagster, by heartbeat."""
+"""How a refresh decides whether a claim (a lock) counts: by process, Dagster or heartbeat."""
 
 import logging
 import os

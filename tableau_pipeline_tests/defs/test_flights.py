@@ -1,4 +1,4 @@
-"""The example: how its assets read files, and its models compared with pandas."""
+"""The example: its assets read files, and its models have the same rows as pandas."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -108,7 +108,7 @@ def test_columns_are_found_by_name(
     assert [tuple(row) for row in raw.read(spark, "months").collect()] == [(2013, None)]
 
 
-# `make test` skips these slow tests, because demo/test_story.py publishes the example.
+# This marks all tests of the file as slow, because many of them read all flights with Spark.
 pytestmark = pytest.mark.slow
 MINUTE = pd.Timedelta(minutes=1)
 

@@ -66,7 +66,7 @@ def refresh_as_documented(server: WebServer) -> str:
 def test_refresh_from_the_web_without_java_and_a_clean_end(story: Story, tmp_path: Path):
     """Prevents: `make dev` loads no location, needs Java for files, or leaves servers behind."""
     no_java = {"JAVA_HOME": str(tmp_path / "no java"), "PATH": "/usr/bin/nothing"}
-    # `make dev` starts another server, so it must not use the records of the story.
+    # `make dev` starts another sandbox, so it must not use the records of the fixture `story`.
     ours = {"PIPELINE_DATA_DIR": str(story.data_dir), "PIPELINE_DEPLOYMENT": "dev"}
     with dev(tmp_path, **ours, **no_java) as (server, sandbox):
         (location,) = server.ask(LOCATIONS)["workspaceOrError"]["locationEntries"]

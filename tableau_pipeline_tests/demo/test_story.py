@@ -21,7 +21,7 @@ TABLES = ("flights", "airlines", "airports", "planes")
 
 
 def test_each_chapter_decides_and_ends_equal(story: Story):
-    """Prevents: the main job publishes wrong rows, or nothing, or everything again."""
+    """Prevents: a chapter of the demo publishes wrong rows, or nothing, or everything again."""
     flights = [line for line in story.lines if line.datasource == "NYC Flights"]
     assert all(line.differences == [] for line in story.lines)
     first, december, late, nothing, back, again = (line.ended.bytes_sent for line in flights)
@@ -64,8 +64,8 @@ def test_file_holds_the_tables_and_the_keys_between_them(story: Story, tmp_path:
 
 def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     """Prevents: after the demo, a command shows something that the page does not show."""
-    # The last refresh of another test may have failed. Here, a refresh finds nothing to do, as at
-    # the end of the demo.
+    # Refresh again, because the last refresh of another test may have failed. This refresh finds
+    # nothing to do, as the last one of the demo.
     job = story.definitions.resolve_implicit_global_asset_job_def()
     keys = [key for each in datasources() for key in asset_keys(each.key)]
     assert job.execute_in_process(instance=story.instance, asset_selection=keys).success

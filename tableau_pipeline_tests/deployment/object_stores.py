@@ -142,7 +142,7 @@ class AzureServer(ObjectServer):
     """An Azure server of one container."""
 
     url = f"abfss://{BUCKET}@{AZURE_ACCOUNT}.dfs.core.windows.net"
-    # The server writes its list of blobs only every few seconds.
+    # The server writes its list of blobs only every few seconds, so a kill loses the newest blobs.
     outlives_a_kill = False
 
     def command(self) -> Sequence[str | Path]:

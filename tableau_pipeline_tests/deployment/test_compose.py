@@ -37,7 +37,7 @@ def text(name: str) -> str:
 
 
 def variables(of: str) -> set[str]:
-    """The variables that a compose file takes from the environment; `$$` is a dollar sign."""
+    """The variables that a compose file takes from the environment; `$${` is plain text."""
     return set(re.findall(r"\$\{(\w+)", of.replace("$$", "")))
 
 
@@ -129,7 +129,7 @@ def test_what_the_image_copies_is_there_and_let_in():
 
 
 def test_postgresql_is_the_only_difference():
-    """Prevents: one deployment lacks a pool or a retry that the other deployment has."""
+    """Prevents: a server lacks a pool or a retry of a laptop, or a laptop lacks one of a server."""
     sqlite: dict[str, Any] = yaml.safe_load(text("dagster_home/dagster.yaml"))
     postgresql: dict[str, Any] = yaml.safe_load(text("deploy/dagster.yaml"))
     storage = postgresql.pop("storage")

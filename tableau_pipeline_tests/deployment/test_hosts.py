@@ -47,7 +47,7 @@ versions = count(1)
 
 
 def write(deployment: Deployment, model: str = MODEL) -> None:
-    """Store a version with one new row, in which one row of ten has the version as its amount."""
+    """Store a version with one row more; the amount of each tenth row is the version number."""
     version = next(versions)
     ids = range(2_000 + version)
     amounts = [version if number % 10 == version % 10 else 0 for number in ids]
@@ -172,7 +172,8 @@ def test_a_paused_run_that_was_given_up(deployment: Deployment):
     deployment.first.signal(run, "SIGCONT")
     assert deployment.first.ended(run) == 1
     assert "This refresh was overtaken by a later refresh" in deployment.said(run)
-    # The server takes a request that was sent after the last check. The wrong rows must not last.
+    # The run sent its request after its last check, and the server accepted it. The next refresh
+    # must repair the wrong rows.
     assert deployment.wrong(MODEL) != []
     deployment.second.refresh(MODEL)
     assert deployment.wrong(MODEL) == []

@@ -25,8 +25,8 @@ from tableau_pipeline.lake.tables import current_version
 from tableau_pipeline_tests.conftest import ROOT
 from tableau_pipeline_tests.environments import INSTALLER, run
 
-# The oldest macOS for which Tableau has a Hyper API, on processors of Apple and of Intel. The
-# packages that are installed here show what exists for Linux.
+# The oldest macOS for which Tableau has a Hyper API, on processors of Apple and of Intel. For
+# Linux, the packages that are installed here show what exists.
 MACS = {"arm64": "macosx_13_0_arm64", "x86_64": "macosx_13_0_x86_64"}
 LINUX = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
 MACOS = {"sys_platform": "darwin", "platform_system": "Darwin"}
@@ -51,8 +51,8 @@ def applies(requirement: Requirement, platform: str, extra: str = "") -> bool:
 def needed(platform: str) -> set[str]:
     """The names of all packages that the package and its extras need on a platform.
 
-    Only installed packages show their own requirements. So this function does not follow packages
-    that other platforms alone need.
+    The result lacks the requirements of packages that are not installed here, because only other
+    platforms need these packages.
     """
     found: set[tuple[str, str]] = set()
     left = [("tableau-pipeline", extra) for extra in ("", *EXTRAS)]

@@ -1,4 +1,4 @@
-"""Object stores that are killed, refuse or come and go: the data, and the error messages."""
+"""Object stores that are killed, refuse requests, or come and go: data and error messages."""
 
 import re
 import tempfile
@@ -161,7 +161,7 @@ def messages(storage: ObjectStorage) -> dict[str, str]:
         found[doing] = str(caught.value)
         assert found[doing].startswith(f"{doing} {storage.url}/model")
         assert "\n" not in found[doing]
-        # The message of the library would show the whole request.
+        # The error of the library must not appear, because it would show the whole request.
         assert caught.value.__cause__ is None
         assert caught.value.__suppress_context__
     return found

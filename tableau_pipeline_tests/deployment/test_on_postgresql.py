@@ -1,4 +1,4 @@
-"""The composition's own commands, on a real PostgreSQL."""
+"""The commands of compose.yaml, on a real PostgreSQL."""
 
 import os
 import subprocess
@@ -148,7 +148,7 @@ def test_runs_of_the_composition(
     assert "published" in events
     assert [*tmp_path.rglob("journal/*/@/*/000000001.json")], "the journal is in the data folder"
     assert list(composition.home.rglob("*.db")) == []
-    # In the image, everything else in this folder belongs to root.
+    # Services must write nothing else here: in the image, the rest of this folder belongs to root.
     assert {path.name for path in composition.home.iterdir()} == {"dagster.yaml", "storage"}
     logs = [*tmp_path.glob("*.log"), *composition.home.glob("storage/*/compute_logs/*")]
     assert len(logs) > 3, "the logs of the services, and those of the run"

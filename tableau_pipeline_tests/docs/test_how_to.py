@@ -93,7 +93,7 @@ EXTRACT = TableName("Extract", "Extract")
 def site(
     tableau_sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[TableauSite]:
-    """A session on the sandbox, which the environment names together with a data folder."""
+    """A session on the sandbox. Environment variables name the sandbox and a new data folder."""
     monkeypatch.setenv("PIPELINE_DATA_DIR", str(tmp_path / "data"))
     with session(tableau_sandbox) as site:
         yield site

@@ -50,7 +50,7 @@ def _anchors(file: Path) -> list[str]:
 
 
 def _slug(heading: str) -> str:
-    """The anchor that GitHub makes of a heading. By mkdocs.yml, MkDocs makes the same anchor."""
+    """The anchor that GitHub makes of a heading. MkDocs is set up to make the same anchor."""
     return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
 
 
@@ -63,7 +63,7 @@ def test_every_page_is_in_the_navigation():
 
 
 @pytest.mark.parametrize(
-    # Another test compares the codes with their rows.
+    # Another test checks the section "Codes".
     "heading",
     [name for name, each in _TROUBLE.items() if each.rows() and name != "Codes"],
 )
@@ -185,7 +185,7 @@ def test_yaml(where: Page, block: str):
     """Prevents: YAML that a newcomer copies from a page does not load."""
     if _OURS in block:
         assert loaded(block).name
-    # A URL replaces each value from the environment, because only `notify` checks its values.
+    # Replace variables of the environment by a URL. Only `notify` checks such values: as URLs.
     for document in yaml.safe_load_all(re.sub(r"{{ env.\w+ }}", "json://localhost", block)):
         if "type" not in document:
             keys = document.get("attributes", document)

@@ -29,13 +29,13 @@ mutation($name: String!) {
   startSensor(sensorSelector: {repositoryLocationName: "dashboards",
                                repositoryName: "__repository__", sensorName: $name}) {
     __typename ... on Sensor { sensorState { status } } ... on PythonError { message } } }"""
-# Both sensors tick every 30 seconds.
+# The seconds in which both sensors tick twice: each ticks every 30 seconds.
 TWO_LOOKS = 70
 
 
 @dataclass
 class Shop:
-    """A copy of the example, and its servers."""
+    """A copy of the dbt example, and its servers."""
 
     folder: Path
     environment: dict[str, str]

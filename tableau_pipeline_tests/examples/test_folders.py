@@ -1,4 +1,4 @@
-"""The folders of examples, copied into a project as their pages say, with their commands."""
+"""The example folders, copied into a project as their pages say, and the pages' commands."""
 
 import os
 import re
@@ -57,7 +57,7 @@ class Example:
         assert re.fullmatch(pattern, found), f"{self.name} wrote\n{found}"
 
     def _type(self, command: str) -> str:
-        """Run a command; return it together with the output of our own program."""
+        """Run a command; return its line and, if the program is ours, its output."""
         program, _, rest = command.partition(" ")
         if program == "tableau-pipeline":
             result = self.world.type(rest)

@@ -6,5 +6,5 @@ from tableau_pipeline.hyper.process import hyper_process
 
 @pytest.fixture(scope="module")
 def hyper() -> HyperProcess:
-    """The hyperd of this process, if no test has killed it."""
+    """The hyperd that the tests of this process share."""
     return hyper_process()

@@ -1,4 +1,4 @@
-"""Builds: keys and relationships that hold, and no file that lacks its tables."""
+"""Builds: keys and relationships are checked, and every finished file has all its tables."""
 
 import re
 import resource
@@ -33,7 +33,7 @@ from tableau_pipeline_tests.hyper.samples import process_id, rows_of, source
 def test_null_in_any_part_of_a_key_is_counted(
     ids: list[int | None], parts: list[str | None], count: str, hyper: HyperProcess, tmp_path: Path
 ) -> None:
-    """Prevents: a key with NULL matches no row on the server, not even its own row."""
+    """Prevents: a refresh publishes a key with NULL, which later changes cannot match."""
     table = source(tmp_path, "trips", {"id": ids, "part": parts})
     problem = key_problem(hyper, table, ["id", "part"], samples=True)
     assert problem is not None
@@ -86,8 +86,8 @@ def test_every_tree_passes_and_no_longer_does_with_one_edge_less(data: st.DataOb
 
 ROWS = 20_000
 TABLES = ("first", "second")
-# In bytes. With the smaller sizes, the INSERT fails. With the larger sizes, only the end of the
-# file fails, which hyperd reports only when asked.
+# In bytes. With the smaller sizes, the INSERT fails. With the larger sizes, the INSERT succeeds,
+# but hyperd cannot write the end of the file, and does not report this failure by itself.
 ROOM = (100_000, 400_000, 900_000, 1_200_000, 1_500_000)
 ENOUGH = 20_000_000
 NO_SPACE = r"No space is left for x\.hyper: hyperd could not write .+ MB are free in "
@@ -101,7 +101,7 @@ def hyperd_with(room: int) -> HyperProcess:
 
 
 def random_rows(folder: Path) -> list[TableSource]:
-    """Tables with random text, which no compression makes smaller."""
+    """Tables with random text, which compression cannot make much smaller."""
     random = Random(1)
     values = [str(random.getrandbits(256)) for _ in range(ROWS)]
     return [source(folder, name, {"a": values}) for name in TABLES]

@@ -114,7 +114,7 @@ def test_too_little(setting: str):
 def test_limits_of_control_groups(
     tmp_path: Path, groups: str | None, limits: dict[str, str], least: int
 ):
-    """Prevents: a container is killed because hyperd took its share of the whole machine."""
+    """Prevents: a container is killed because hyperd's limit is a share of the machine's memory."""
     if groups:
         (tmp_path / "proc/self").mkdir(parents=True)
         (tmp_path / "proc/self/cgroup").write_text(groups)

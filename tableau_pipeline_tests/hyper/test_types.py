@@ -67,7 +67,7 @@ VALUES: dict[str, list[tuple[str, Any]]] = {
     ],
     "timestamp_ntz": [
         ("timestamp_ntz'0001-01-01 00:00:00.000001'", datetime(1, 1, 1, 0, 0, 0, 1)),
-        # A wall clock that New York skipped in 2024.
+        # A wall clock time that New York skipped in 2024.
         ("timestamp_ntz'2024-03-10 02:30:00'", datetime(2024, 3, 10, 2, 30)),
         ("timestamp_ntz'9999-12-31 23:59:59.999999'", datetime(9999, 12, 31, 23, 59, 59, 999999)),
     ],
@@ -237,7 +237,7 @@ def test_comments_reach_the_extract(
         ("struct(array(1) AS a)", "struct<a:array<int>>", "select its fields"),
         ("parse_json('1')", "variant", "nested: json"),
         ("NULL", "void", "cast it to the type that it should have"),
-        # Hyper takes these types without an error, as numbers of months or of microseconds.
+        # Hyper would take these types without an error, as numbers of months or of microseconds.
         ("interval '1-2' year to month", "interval year to month", "cast it to a number"),
         ("interval '1' month", "interval month", "cast it to a number"),
         ("interval '1 2' day to hour", "interval day to hour", "cast it to a number"),

@@ -34,7 +34,7 @@ __all__ = ["store"]
 
 @pytest.fixture
 def files(store: SnapshotStore, tmp_path: Path):
-    """A function that makes the file store of a file with these lines."""
+    """A function that writes lines to a file, and returns the file store of this file."""
 
     def files(name: str, *lines: str, **settings: Any) -> FileStore:
         path = tmp_path / name

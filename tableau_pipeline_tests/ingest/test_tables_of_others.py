@@ -44,7 +44,7 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[list[Any]]]:
 @given(table=tables())
 @pytest.mark.slow
 def test_types_that_are_found_out_lose_nothing(tmp_path: Path, table):
-    """Prevents: a guessed type changes a value: written again, its text is another number."""
+    """Prevents: a guessed type changes a value, so that its text becomes another number."""
     types, rows = table
     path = tmp_path / "x.csv"
     with path.open("w", encoding="utf-8", newline="") as file:

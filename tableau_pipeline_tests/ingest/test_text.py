@@ -518,7 +518,7 @@ def test_a_repeated_group_is_atomic(end: str):
     grammar = _Grammar(options, end)
     for pattern in (grammar.records, grammar.body, grammar.open, grammar.opened, grammar.left_out):
         assert pattern
-        # Escaped characters, and characters in a set, open and close no group.
+        # Mask escaped characters and sets, because their parentheses open and close no group.
         text = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]", "x", pattern.pattern)
         while group := re.search(r"\((\?.)?([^()]*)\)(.{0,2})", text):
             assert group[3] not in ("*+", "++", "?+") or group[1] == "?>", text

@@ -1,4 +1,4 @@
-"""The types of files equal the types that Spark gives; other types would change the schema."""
+"""The columns of files have the types that Spark gives; other types would change the schema."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -51,7 +51,8 @@ def test_each_type_of_parquet(spark: SparkSession, tmp_path: Path, options: dict
     }
     pq.write_table(pa.table(columns), tmp_path / "x.parquet", **options)
     schema = spark.read.parquet(str(tmp_path / "x.parquet")).schema
-    # Only Spark 4.1.0 and 4.1.1 read a column that is always NULL as void (SPARK-56045).
+    # Spark reads a column that is always NULL as int. Only Spark 4.1.0 and 4.1.1 read it as void
+    # (SPARK-56045).
     types = [field.dataType.simpleString().replace("void", "int") for field in schema.fields]
     expected = [*zip(schema.names, types, strict=True)]
     columns = rows_of(tmp_path / "x.parquet", tmp_path / "rows").columns.columns
