@@ -31,7 +31,7 @@ _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done;
 
 
 def alone(disk: Path) -> list[str]:
-    """Return the start of a command, which hides the folders of all hosts except `disk` from it.
+    """Return the words before a command that hide all folders of hosts except `disk`.
 
     The result is empty if this machine does not permit namespaces. Then only environment variables
     separate the hosts.

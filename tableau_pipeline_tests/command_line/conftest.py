@@ -231,7 +231,7 @@ def check_transcripts(section: str, run: Callable[[str], Result], *, block: int 
 
 
 def documented(command: str, where: str = "reference/commands.md") -> list[str]:
-    """The masked lines of the output that `transcript` finds."""
+    """The output in a command's first transcript, as masked lines."""
     return masked(transcript(command, where))
 
 

@@ -275,7 +275,8 @@ def test_the_budget(sandbox: Sandbox, caplog: pytest.LogCaptureFixture):
     assert (len(listed), 0 < len(left) < 60) == (60, True)
     why = "not looked at: the budget of 40 requests is used up"
     assert {each["unknown"].get("revisions", why) for each in left} == {why}
-    # Retries count as well, and the lists alone may exceed the budget.
+    # Retries count as requests, and even the lists of projects and data sources may exceed the
+    # budget.
     caplog.clear()
     first, second = (
         Refuse(status=429, retry_after=0, method="GET", path=f"sites/*/{what}", times=times)
@@ -378,7 +379,7 @@ def test_markdown():
     # If two data sources have one name, the report adds the project to each name.
     text = assess("--no-rows").text
     assert all(f"Twin ({project})" in text for project in ("Board", "Regions"))
-    # The section lists every name, for users who handle each data source in turn.
+    # The section "Not known" lists every name, for users who handle each data source in turn.
     assert "Margin 25" in result.text.split("### Not known")[1]
 
 
@@ -501,7 +502,7 @@ def test_redacted_errors(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox):
 
 @given(name=st.text(min_size=1), site=st.uuids())
 def test_tokens_name_nothing(name: str, site: object):
-    """Prevents: a token reveals a name of an unusual form."""
+    """Prevents: the token that replaces an unusual name in a report reveals that name."""
     tokens = Tokens(str(site))
     assert re.fullmatch("server-[0-9a-f]{10}", tokens.text("server", name))
     message = f"Listing its revisions failed: 403004 Forbidden: '{name}'."

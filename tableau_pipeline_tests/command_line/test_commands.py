@@ -87,7 +87,7 @@ def test_what_the_site_does(morning: World):
 
 
 def test_resume_without_a_trial(morning: World):
-    """Prevents: `doctor --resume` without a trial runs all checks and resumes nothing."""
+    """Prevents: `doctor --resume` without `--trial` runs all checks and resumes nothing."""
     assert morning.run("doctor", "--resume").code == WRONG_USAGE
 
 

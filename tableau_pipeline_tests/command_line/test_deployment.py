@@ -127,7 +127,7 @@ def test_both_together_are_wrong(published: World, copy: Path):
 
 
 def test_it_has_moved(published: World, copy: Path):
-    """Prevents: after a move to a new host, a refresh treats its data sources as foreign."""
+    """Prevents: after a move to a new host, a deployment treats its data sources as foreign."""
     before = server_has(published)
     id_ = JournalPlace(LocalStorage(published.root / "data" / "journal")).established().id
     result = published.run("deployment", "--moved", "--json")

@@ -193,7 +193,7 @@ def test_a_file_of_which_a_part_cannot_be_read(review: World):
 
 
 def test_a_declaration_that_could_not_be_read(review: World):
-    """Prevents: `plan` shows no change of a declaration that was unreadable at the base."""
+    """Prevents: `plan` omits a declaration that cannot be read in the base revision."""
     file = review.root / review.name / "defs" / "flights" / "defs.yaml"
     text = file.read_text("utf-8")
     file.write_text(f"{text}: {{", "utf-8")

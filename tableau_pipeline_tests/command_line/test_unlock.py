@@ -1,4 +1,4 @@
-"""The command `unlock`, which ends the claim of a lost refresh."""
+"""The command `unlock`, which ends the claim (the lock) of a lost refresh."""
 
 import getpass
 import logging

@@ -71,7 +71,7 @@ def test_equal_data_sources_are_green(location: Location):
 
 @pytest.mark.slow
 def test_a_foreign_update_without_a_stamp_is_red(location: Location):
-    """Prevents: a refresh and an audit succeed although another user has deleted rows."""
+    """Prevents: neither a refresh nor an audit notices that another user has deleted rows."""
     location.sandbox.set_quirks(updates_move_stamp="never", revisions=False)
     published(location, "busy", "calm")
     other_users.deletes_a_flight(location.sandbox, str(location.checkpoint("busy").luid))

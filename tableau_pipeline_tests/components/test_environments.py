@@ -71,7 +71,7 @@ def test_environments_never_touch_each_other(location: Location, monkeypatch: py
 
 
 def audited(location: Location, declared: Mapping[str, Any] = NOTHING) -> object:
-    """The summary of an audit, which ignores what other environments publish."""
+    """The summary of an audit, which must ignore the data sources of other environments."""
     result = location.audit("both", declared=declared)
     (event,) = (each for each in result.all_events if each.is_successful_output)
     return event.step_output_data.metadata["summary"].value

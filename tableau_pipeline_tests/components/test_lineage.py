@@ -482,7 +482,7 @@ def test_files(location: Location, sink: Sink, tmp_path: Path):
     ],
 )
 def test_names_of_inputs(source: dict[str, Any] | None, namespace: str, name: str):
-    """Prevents: an edge begins at a table that no catalogue knows."""
+    """Prevents: lineage begins at a table name that no catalogue knows."""
     table = Table("flights", "raw/flights", source=LakeTable(**source) if source else None)
     found = dataset_of(table, Lineage(openlineage={}, separator="."))
     assert asdict(found) == {"namespace": namespace, "name": name}

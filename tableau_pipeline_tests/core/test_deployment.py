@@ -1,4 +1,4 @@
-"""The deployments of a store: their IDs, copies of a store, and several names in one store."""
+"""Deployments in a store of records: IDs, copies of a store, and several names in one store."""
 
 import errno
 import os

@@ -485,7 +485,8 @@ def test_a_record_that_is_missing(storage: Storage, lost: tuple[int, ...]):
     message = str(refused.value)
     assert f"{journal.place.where}/{file(journal, min(lost))} is missing" in message
     assert "Restore the folder from a backup. Or move its records away" in message
-    # Refreshes remove the records before the floor, so these may be missing.
+    # Refreshes remove the records before `floor`, the first number to keep, so these may be
+    # missing.
     for number in lost:
         storage.put(file(journal, number), b"restored")
     storage.delete(file(journal, newest.floor - 1))

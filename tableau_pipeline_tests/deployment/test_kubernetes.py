@@ -232,7 +232,7 @@ def test_secrets_by_name_only(job: dict[str, Any]):
         assert not SECRET.search(name) or value is None, name
     given = {each["secretRef"]["name"] for each in container(job)["envFrom"] if "secretRef" in each}
     assert "tableau-pipeline-tableau" in given
-    # Runs of the chart also write their logs to the object store.
+    # Runs of the chart have a second secret, because they write their logs to the object store.
     assert given <= {"tableau-pipeline-tableau", "tableau-pipeline-object-store"}
     (password,) = [each for each in container(job)["env"] if each["name"] == "DAGSTER_PG_PASSWORD"]
     assert password["valueFrom"]["secretKeyRef"] == {

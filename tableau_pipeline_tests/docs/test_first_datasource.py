@@ -134,7 +134,7 @@ def test_the_first_data_source(tableau_sandbox: Sandbox, tmp_path: Path):
     """Prevents: a newcomer follows the page to the letter, and a command fails."""
     programs, shop = Path(sys.executable).parent, tmp_path / "shop"
     checkout = Project(_checkout(tmp_path), ".", programs=programs, path=f"{ROOT}:{shop / 'src'}")
-    # The environment of this test already has everything that this command installs.
+    # The environment of this test already has everything that `pip install` would install.
     installed = re.sub(r"^pip install .*\n", "", MAKE, flags=re.MULTILINE)
     assert len(installed.splitlines()) == len(MAKE.splitlines()) - 1
     checkout.run(installed)
@@ -207,7 +207,7 @@ def _checkout(folder: Path) -> Path:
 
 
 def _own_python(folder: Path) -> Path:
-    """Make an empty Python environment, with a `pip` that is four times as fast."""
+    """Make an empty Python environment, whose `pip` calls uv, which is four times as fast."""
     venv.create(folder)
     programs = folder / "bin"
     pip = programs / "pip"

@@ -185,7 +185,8 @@ def test_yaml(where: Page, block: str):
     """Prevents: YAML that a newcomer copies from a page does not load."""
     if _OURS in block:
         assert loaded(block).name
-    # Replace variables of the environment by a URL. Only `notify` checks such values: as URLs.
+    # Put a URL in the place of each environment variable: only `notify` checks such values, and it
+    # needs URLs.
     for document in yaml.safe_load_all(re.sub(r"{{ env.\w+ }}", "json://localhost", block)):
         if "type" not in document:
             keys = document.get("attributes", document)
@@ -203,7 +204,7 @@ def test_yaml(where: Page, block: str):
     ("where", "block"), [each for each in _blocks("yaml") if _OURS in each.values[1]]
 )
 def test_location_of_a_page(project: Project, where: Page, block: str):
-    """Prevents: a location with YAML of a page fails to load by Dagster's loader or by ours."""
+    """Prevents: a location with YAML of a page fails to load in Dagster's loader or in ours."""
     component = loaded(block)
     lakes = {table.model for table in component.tables if table.source}
     stubs = [f'{each.replace("/", "_")} = dg.AssetSpec("{each}")' for each in component.models]

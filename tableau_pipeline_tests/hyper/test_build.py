@@ -44,7 +44,7 @@ ON = (("id", "id"),)
 
 
 def problem(tables: str, *edges: str) -> str | None:
-    """Return the problem of tables such as "a b" and relationships such as "a>b"."""
+    """Return the problem of a data model with tables such as "a b" and edges such as "a>b"."""
     related = [Relationship(*edge.split(">"), on=ON) for edge in edges]
     return tree_problem(tables.split(), related)
 

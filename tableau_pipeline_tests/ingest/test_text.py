@@ -159,7 +159,7 @@ def test_a_locale(file: Path):
     ],
 )
 def test_what_cannot_be_told(file: Path, text: str, message: str):
-    """Prevents: rows vanish or grow together where a file is ambiguous."""
+    """Prevents: rows vanish or merge where a file is ambiguous."""
     with pytest.raises(RefusedError) as refused:
         read(written(file, text))
     assert message in str(refused.value)
@@ -306,7 +306,7 @@ def test_all_bad_columns_of_a_row(file: Path):
 
 
 def test_as_a_model_reads_it(spark: SparkSession, file: Path):
-    """Prevents: `read_files` works in the job, but not in a model."""
+    """Prevents: `read_files` works in the job `publish_file`, but not in a model."""
     written(file, "id,amount\n1,2.50\n2,x\n")
     columns = "id bigint COMMENT 'of the sale', amount decimal(10,2)"
     with pytest.raises(

@@ -293,7 +293,7 @@ def claim_of(location: Location, status: dg.DagsterRunStatus, **owner: Any) -> s
 
 
 def look(location: Location, times: int) -> None:
-    """Add observations of the asset, as other tools and dry runs do."""
+    """Add observations of the asset "busy", as other tools and dry runs do."""
     for _ in range(times):
         location.instance.report_runless_asset_event(dg.AssetObservation(KEY))
 
