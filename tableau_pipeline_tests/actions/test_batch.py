@@ -175,7 +175,7 @@ def test_conditions_nest():
 
 
 def test_as_long_as_servers_bear():
-    # Prevents: a condition with too many terms crashes the server, or the allowed 5,000 are refused.
+    # Prevents: a condition with too many terms crashes the server, or an allowed one is refused.
     terms = [target("a") == number for number in range(5_000)]
     assert len(where(reduce(or_, terms))["args"]) == 5_000
     with pytest.raises(BatchError, match=r"5,001 terms .* small table of the payload"):

@@ -139,7 +139,7 @@ def test_who_launched_a_run(published: World):
 
 @pytest.mark.slow
 def test_wrong_usage(published: World):
-    """Prevents: a command ignores a useless option, accepts a wrong file, or refreshes everything."""
+    """Prevents: a command ignores a useless option, accepts a wrong file, or refreshes all."""
     for args in (
         ("plan", "--max-change", "10"),
         ("plan", "--offline", "--out", "plan.json"),
