@@ -190,7 +190,8 @@ class ColumnRef:
             )
         if self.side == "target":
             return Condition(op, columns=(own, (other.side, other.name)))
-        # An action names the column of the target first, so source < target is target > source.
+        # An action names the column of the target first, so source < target becomes
+        # target > source.
         return Condition(_MIRRORED.get(op, op), columns=((other.side, other.name), own))
 
 
@@ -216,7 +217,7 @@ def _constant(value: object) -> tuple[str, str]:
     """Return the type and the text of a constant.
 
     Raises:
-        BatchError: a batch cannot express exactly this value; the message names a remedy.
+        BatchError: a batch cannot express this value exactly; the message names a remedy.
     """
     # Match bool before int, because True is an int.
     match value:
@@ -308,7 +309,8 @@ class Batch:
         """Check the actions for errors that a server would not notice.
 
         Raises:
-            BatchError: there are no actions, or the server cannot read a name.
+            BatchError: there are no actions, the server cannot read a name, or `where` is not a
+                condition.
         """
         # Copy the list, so that the caller cannot change the checked batch later.
         object.__setattr__(self, "actions", tuple(self.actions))
@@ -362,7 +364,7 @@ def _checked_text(text: object, *, what: str) -> str:
 def describe_actions(batch: str) -> str:
     """Return a numbered list of a batch's actions.
 
-    The list completes the server's notes, which name at most one action.
+    It follows the server's notes on a failed batch, because these name at most one action.
     """
     actions = [
         f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"

@@ -13,13 +13,13 @@ from tableau_pipeline.command_line.output import Output, columns, reports, signe
 from tableau_pipeline.command_line.project import open_project
 from tableau_pipeline.components.adoption import Proposal, proposals
 
-_TASKS = "Tasks run until you delete them: on the page of their data source in Tableau, or by"
+_TASKS = "These refresh tasks run until you delete them, in Tableau or by a request to the server:"
 
 
 @click.command()
 @click.option("--project", "path", metavar="PATH", required=True, help='Such as "Sales/Curated".')
 @click.option("--write", is_flag=True, help="Write the files, into new folders.")
-@click.option("--max-mb", default=1000, show_default=True, help="Download no larger file.")
+@click.option("--max-mb", default=1000, show_default=True, help="Largest file to download, in MB.")
 @reports
 def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Output) -> int:
     """Propose declarations for the data sources that other users have published in a project.
@@ -60,7 +60,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
         *(line for draft in drafts for line in _proposal_lines(draft, files, is_written=write)),
         Text(_TASKS) if tasks else None,
         *(signed("-", f"DELETE {task.url}  ({draft.name}, {task.when})") for draft, task in tasks),
-        Text(f"{len(drafts) - failed} proposed, {len(written)} of them written, {failed} not."),
+        Text(f"{len(drafts) - failed} proposed ({len(written)} of them written), {failed} not."),
     )
     return int(failed > 0)
 

@@ -27,8 +27,8 @@ from tableau_pipeline.resources import resources_from_env
 _HEADS = ("DATA SOURCE", "PROJECT", "KIND", ">MB", ">ROWS", "OWNER", "REFRESHED")
 _HEADS += (f"JOBS OF {JOB_DAYS} DAYS", "UPDATED (UTC)", ">REVISIONS", ">MB SAVED")
 _NOT_KNOWN = "?"
-# The lowest limit of requests, which suffices to sign in and out, to list the data sources, and to
-# assess some of them.
+# The lowest value of --max-requests. It suffices to sign in and out, to list the data sources, and
+# to assess some of them.
 _FEWEST_REQUESTS = 10
 # How many names a line of text shows. Markdown and JSON show all names.
 _MOST_NAMES = 3
@@ -43,7 +43,7 @@ _MOST_NAMES = 3
     metavar="N",
     help="Download two revisions of the N largest data sources, to estimate what updates save.",
 )
-@click.option("--max-mb", default=100, show_default=True, help="Download no larger file.")
+@click.option("--max-mb", default=100, show_default=True, help="Largest file to download, in MB.")
 @click.option("--no-rows", is_flag=True, help="Do not let the server count rows.")
 @click.option(
     "--max-requests",
@@ -86,7 +86,7 @@ def assess(
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """The cost of an assessment: requests and pauses. A repeated request counts as a request.
+    """The cost of an assessment: requests and pauses. Each repetition of a request counts, too.
 
     Attributes:
         most: how many requests were allowed.
@@ -119,7 +119,7 @@ def _redacted_errors(*, hidden: bool) -> Generator[None]:
 
 
 class _Pauses(logging.Logger):
-    """Shows why the assessment waits, without names, and records the seconds of each pause."""
+    """Shows, without names, why the assessment waits; records the seconds of each pause."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__("assess")

@@ -1,4 +1,4 @@
-"""The command `deployment`: show the deployment of a data folder that may be moved or copied."""
+"""The command `deployment`: show which deployment owns a data folder, also after a move or copy."""
 
 import click
 from rich.text import Text
@@ -20,7 +20,7 @@ def deployment(module: str | None, *, moved: bool, copied: bool, output: Output)
     folder again. With --copied, the copy becomes a new deployment without records. The new
     deployment does not change the data sources of the original deployment.
 
-    Exit code: 0 the data folder is where it was created, 1 it is a copy or was moved.
+    Exit code: 0 the data folder is in its recorded place, 1 it is a copy or was moved.
     """
     if moved and copied:
         raise click.UsageError("--moved and --copied exclude each other")

@@ -81,9 +81,9 @@ def doctor(
     With --trial, the command publishes and updates a few small data sources of its own in PROJECT,
     and deletes them. It shows how the site behaves where Tableau's documents say nothing. Later
     refreshes use these findings. A trial needs the TABLEAU_* variables, but no Dagster project. Run
-    one at a time. After a trial that was killed, the next one deletes its data sources.
+    only one trial at a time. A trial also deletes what an earlier, killed trial has left.
 
-    Exit code: 0 no check failed, or the trial is finished; 1 a check failed, or it is not finished.
+    Exit code: 0 no check failed, or the trial is finished; 1 otherwise.
     """
     if trial is not None:
         return run_trial(trial, wait=wait, resume=resume, output=output)

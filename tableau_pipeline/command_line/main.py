@@ -11,8 +11,8 @@ import click
 from tableau_pipeline.command_line.output import Output
 from tableau_pipeline.errors import RefreshError
 
-# Click's own exit code, 2, has another meaning here. For `status`, it means that the command could
-# not look; for `plan`, that a refresh would change something.
+# Click's own exit code, 2, has another meaning here. For `status`, it means that the status could
+# not be determined; for `plan`, that a refresh would change something.
 WRONG_USAGE = 64
 # Exit codes of commands that failed to run. A command that is not listed here returns 1.
 _FAILED = {"status": 2, "diff": 2}

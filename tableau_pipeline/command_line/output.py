@@ -87,8 +87,8 @@ class Output:
     def bar(self) -> Generator[Callable[..., None]]:
         """Show a progress bar.
 
-        The block calls the yielded function with the current step and the share that is done. If
-        the share is unknown, the block leaves it out.
+        The body of the `with` statement calls the yielded function with the current step and the
+        share that is done, or without a share if the share is unknown.
         """
         hidden = self.as_json or not self._errors.is_terminal
         with Progress(console=self._errors, transient=True, disable=hidden) as progress:
@@ -130,7 +130,7 @@ def accept_option(help_text: str) -> Callable[[Callable[..., int]], Callable[...
 
 
 class LogLines(logging.Logger):
-    """Shows the log records that `shows` selects, and the rows of each materialized asset.
+    """Shows the log records that `shows` selects, and the row count of each materialized asset.
 
     Args:
         tell: called for a progress bar, with each message and the share that is done; the share is

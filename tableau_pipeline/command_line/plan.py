@@ -54,7 +54,9 @@ _NO_RECORDS = (
     is_flag=True,
     help="Use the records of the last refresh and the snapshots here; ask no server.",
 )
-@click.option("--base", metavar="REV", help="Only what is declared differently from REV of git.")
+@click.option(
+    "--base", metavar="REV", help="Only data sources that git revision REV declares differently."
+)
 @accept_option("Plan as if this were accepted.")
 @click.option(
     "--out",
@@ -162,7 +164,7 @@ class _Report:
 
     @property
     def data(self) -> Mapping[str, Any]:
-        """The plan as JSON, without `saved`, which only files contain."""
+        """The plan as JSON, without the field `saved`, which only the file of `--out` contains."""
         size, unknown = self._sizes
         shown = [field.name for field in fields(Preview) if field.name != "saved"]
         datasources = [
@@ -218,7 +220,8 @@ def _previewing(
                     misspelled_models(project.definitions, datasource) if lacks_snapshot else ()
                 )
                 guesses = (Note("model", text) for text in models)
-                # Users know the data source by its key without the root of the environment.
+                # Show the declared key. The preview's key also has the project root of the
+                # environment, as in "flights@Staging".
                 saved = previewed.saved
                 return replace(
                     previewed,

@@ -152,7 +152,7 @@ def _use_data_folder() -> str:
     """If the environment names no data folder, use the folder of the project or of this user.
 
     Returns:
-        A note about a folder that this publish will create; "" if the user has the folder already.
+        A note about the user's data folder if this publish will create it; otherwise "".
     """
     if root := _dagster_project():
         # Dagster is needed only here, to read the variables in the `.env` of the project.

@@ -110,7 +110,8 @@ def refresh(
     return 0 if all(result["success"] for result in results) else 1
 
 
-# Maps the option of each given file to its entries, by the asset key of the data source.
+# Maps the option that names a file to the entries of the file. These are mapped by the asset key
+# of the data source.
 _Entries = Mapping[str, Mapping[str, Approval | SavedPlan]]
 
 
@@ -136,10 +137,10 @@ def _named_keys(project: CodeLocation, name: str | None, entries: _Entries) -> l
 
 
 def _config_of(key: str, entries: _Entries) -> dict[str, Any]:
-    """Return the run config with the entry of a data source.
+    """Return the entry of a data source in each given file, as values of the run config.
 
     Raises:
-        RefusedError: the file has no entry for the data source.
+        RefusedError: a file has no entry for the data source.
     """
     config = {}
     for option, file in entries.items():
@@ -168,7 +169,7 @@ def run_refresh(
         config: the config of the data source's step.
         webserver: the URL of a web server, whose deployment runs the refresh; None for this
             process.
-        assets: the assets that the run makes; by default the two assets of the data source.
+        assets: the assets that the run makes; by default the data source and its extract.
     """
     work = _Work(project, key, assets or asset_keys(key), config)
     return _launch(work, webserver, output) if webserver else _execute(work, output)
@@ -191,7 +192,7 @@ class _Work:
 def _selected_assets(
     project: CodeLocation, key: str, *, models: bool, output: Output
 ) -> Sequence[dg.AssetKey]:
-    """Return the two assets of a data source; with `models`, also the upstream assets.
+    """Return a data source and its extract; with `models`, also the upstream assets.
 
     Partitioned assets are left out, because a run without a partition cannot make them.
     """
@@ -303,7 +304,7 @@ def _news_of(run_id: str, url: str, cursor: str | None) -> dict[str, Any]:
     """Return the status of a run, and its events since the cursor.
 
     Raises:
-        RefreshError: the web server has not answered several times in a row.
+        RefreshError: several attempts in a row got no answer from the web server.
     """
     for pause in (*_PAUSES, None):
         try:

@@ -109,8 +109,9 @@ def rollback(
 ) -> int:
     """Publish an earlier version of a data source again, and hold the data source at this version.
 
-    Without --to, the command publishes the version before the current version. Afterwards,
-    refreshes skip the data source until `tableau-pipeline release NAME`. Edits of users stay.
+    Without --to, the command publishes the newest earlier version whose rows are still stored.
+    Afterwards, refreshes skip the data source until `tableau-pipeline release NAME`. Edits of users
+    stay.
 
     Exit code: 0 the data source was rolled back, 1 the rollback was refused or failed.
     """
@@ -177,7 +178,7 @@ def hold(module: str | None, name: str, *, why: str, output: Output) -> int:
         key, journal = _journal(project, name)
         held = Hold(by=current_user(), why=why)
         put_hold(journal.place, journal.key, held)
-        # A running refresh has already checked for holds. The next refresh finds this hold.
+        # A running refresh has already checked for holds, so it ignores this one: warn the user.
         running = live_claim(journal.history(), journal)
     data = {"key": key, "held": held.model_dump(mode="json")}
     late = Text(f"    {name_of(running)} refreshes it, and may still finish") if running else None

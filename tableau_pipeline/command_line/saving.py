@@ -40,7 +40,7 @@ class Saving:
     accept: tuple[Accept, ...] = ()
 
     def check(self, *, offline: bool) -> None:
-        """Raise a UsageError for options that exclude each other, or for a read-only file."""
+        """Raise a UsageError for options that do not go together, or for a read-only file."""
         if not (self.out and self.is_approval) and (self.max_change, self.max_shrink) != (
             None,
             None,
@@ -91,7 +91,8 @@ class Saving:
         self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
     ) -> Iterator[Approval]:
         for preview in previews:
-            # A preview cannot know the rows of a new data source before its models have run.
+            # The preview of a new data source may be unknown, because its models have not run yet.
+            # Its first refresh will publish it, so approve a publish.
             kind = Status.PUBLISH if preview.is_new else preview.kind
             if kind in _NOT_PLANNED:
                 continue

@@ -60,8 +60,8 @@ def status(
 ) -> int:
     """Show which data sources are fresh, and which need a person. With a NAME, show its history.
 
-    Exit code: 0 all data sources are fresh, 1 a data source needs a person, 2 the command could not
-    look.
+    Exit code: 0 all data sources are fresh, 1 a data source needs a person, 2 the status could not
+    be determined.
     """
     with open_project(module) as project:
         declared = project.named(names)
@@ -162,8 +162,8 @@ def _compare_with_server(
     """Compare the records with the server's list of data sources.
 
     Returns:
-        The lines with drift; the published data sources without a declaration, or [] if not
-        `everything`; and the known facts of the site.
+        All lines, updated where the server differs; the published data sources without a
+        declaration, or [] if not `everything`; and the known facts of the site.
     """
     with project.resources() as resources, resources.tableau.session(output.waits()) as site:
         listed = {remote.luid: remote for remote in site.tagged(TAG_PREFIX, revisions=False)}

@@ -9,7 +9,7 @@ from tableau_pipeline.components.published_datasource import PublishedDatasource
 
 __all__ = ["FileDrop", "PublishedDatasource", "TableauPipeline", "send_batch"]
 
-# In every process, Dagster warns about a parameter that Dagster itself sets.
+# Hide a warning that Dagster shows in every process, about a parameter that Dagster itself sets.
 warnings.filterwarnings(
     "ignore", message="Parameter `execution_type` of function", category=dg.BetaWarning
 )

@@ -51,7 +51,7 @@ class Proposal:
         rows: the number of rows of each table; empty if the file was not read.
         tasks: the tasks that refresh the data source in Tableau; None if this user may not list
             tasks.
-        notes: phrases about the effects of an adoption, and about decisions of the user.
+        notes: phrases about the effects of an adoption, and about choices that the user must make.
         why_not: the reason if no declaration is possible; otherwise "".
         files: maps file names to texts: the declaration, and stubs of the models.
     """
@@ -142,8 +142,8 @@ def _with_declaration(
     keys: dict[str, Any] = {"name": remote.name, "key": key, "project": project, "adopt": True}
     if key == asset_key_of(remote.name):
         del keys["key"]
-    # Declare a single table "Extract" under the key, because a publish always names a single table
-    # "Extract".
+    # If the only table is called "Extract", declare it under the data source's key, which says
+    # more. A publish names a single table "Extract", however it is declared.
     only = key if [*tables] == [EXTRACT_SCHEMA] else ""
     keys["tables"] = {}
     for table, info in tables.items():
@@ -174,7 +174,10 @@ def _shortened(key: str) -> str:
 
 
 def _unused_key(key: str, used: set[str]) -> str:
-    """Append a number if the key or its extract's key is used; add both new keys to `used`."""
+    """Return the key, with a number if this key or the key with "_extract" is already used.
+
+    Add both keys to `used`.
+    """
     numbered = (f"{key}_{number}" if number > 1 else key for number in count(1))
     free = next(name for name in numbered if used.isdisjoint({name, f"{name}_extract"}))
     used |= {free, f"{free}_extract"}
@@ -204,8 +207,8 @@ def _key_of(file: HyperFile, name: str, table: TableInfo) -> list[str]:
     # First try columns with names like "id" or "key".
     for column in sorted(candidates, key=lambda text: not text.casefold().endswith(("id", "key"))):
         query = f"SELECT COUNT(DISTINCT {escape_name(column)}) FROM {table.name}"  # noqa: S608
-        # An error, for example a lack of memory in hyperd, does not show that the column is no key.
-        # Try the next column.
+        # If the query fails, for example because hyperd lacks memory, nothing is known about this
+        # column. Try the next column.
         with suppress(HyperException):
             if file.connection.execute_scalar_query(query) == table.rows:
                 return [column]
@@ -234,7 +237,7 @@ def _relationships(file: HyperFile, tables: Mapping[str, TableInfo]) -> list[dic
 
 
 def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None, list[str]]:
-    """Return a trigger that replaces the refresh tasks, or None, and notes about the trigger."""
+    """Return a trigger like one of the refresh tasks, or None; and notes about the trigger."""
     if tasks is None:
         return None, ["its refresh tasks are not known: this user may not list them"]
     due = next((task for task in tasks if task.cron), None)

@@ -46,7 +46,7 @@ _MEGABYTE = 2**20
 # The error code of a download for which the user lacks the capability.
 _FORBIDDEN = re.compile(r"failed: 403\d{3}\b")
 
-# A function that shows the current step, and the share that is done or None.
+# A function that shows the current step, and the share that is done; None if it is unknown.
 ShowProgress = Callable[[str, float | None], None]
 
 
@@ -78,7 +78,8 @@ class _Facts:
     Attributes:
         failures: for each fact, how many times in a row the server failed to report it.
         unknown: for each unknown fact, the reason.
-        is_complete: whether requests and answers sufficed to look at every fact.
+        is_complete: false if the requests were used up, or the server failed, before every fact was
+            looked at.
     """
 
     names: Names
@@ -183,7 +184,8 @@ class _Look:
         if not listed.is_hyper:
             connected = facts.ask("kind", partial(inventory.connections, self.site, luid)) or ()
             has_password = any(connection.has_password for connection in connected)
-            # If the connections are unknown, use the list, which names the type of one connection.
+            # If the connections are unknown, use the list of data sources, which names the type of
+            # one connection.
             sources = {connection.source for connection in connected} or {listed.source}
             sources -= {"", inventory.HYPER}
             if sources or not connected:

@@ -25,7 +25,7 @@ class RevisionComparison:
     """The comparison of an earlier revision of a data source with its current data.
 
     Attributes:
-        found: the changed rows.
+        found: the number of rows, and how many of them changed.
         revision: the number of the earlier revision.
         older: when the earlier revision was published; None if unknown.
         newer: when the data source was last updated.
@@ -62,11 +62,12 @@ class AssessedDatasource:
         rows: the number of rows of each table; None if unknown.
         tasks: its refresh tasks in Tableau. `tasks`, `jobs` and `revisions` are None if unknown.
         jobs: its jobs of the last `JOB_DAYS` days.
-        compared: None if no revisions were compared.
+        compared: the comparison of two revisions; None if no revisions were compared.
         pipelines: the asset keys in its tags, under which pipelines publish it.
         has_password: whether one of its connections has embedded credentials.
         unknown: maps the name of each unknown attribute to the reason.
-        is_complete: whether requests and answers sufficed to look at every fact.
+        is_complete: false if the requests were used up, or the server failed, before every fact was
+            looked at.
     """
 
     luid: str
@@ -92,7 +93,7 @@ class AssessedDatasource:
 
     @property
     def saved_megabytes(self) -> float | None:
-        """The megabytes that a refresh saves if the share of changed rows stays; else None."""
+        """The megabytes that an update would save if as many rows change again; None if unknown."""
         if self.compared is None or self.megabytes is None:
             return None
         return self.megabytes * (1 - self.compared.share)
@@ -113,7 +114,7 @@ class AssessedDatasource:
         """Yield the known obstacles to an adoption.
 
         Args:
-            takes_updates: whether the server accepts updates of any data source.
+            takes_updates: whether the server accepts updates of data at all.
         """
         sources = ", ".join(self.sources) or "a source that the server does not name"
         if self.kind is DatasourceKind.LIVE:
@@ -172,7 +173,8 @@ class Assessment:
         takes_updates: whether the server accepts updates of data.
         datasources: the assessed data sources, the largest first.
         unknown: maps each attribute that is unknown for all data sources to the reason.
-        is_complete: whether requests and answers sufficed to look at every fact.
+        is_complete: false if the requests were used up, or the server failed, before every fact was
+            looked at.
     """
 
     url: str

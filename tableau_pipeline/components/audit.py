@@ -104,8 +104,8 @@ class AuditedDatasource:
 def audit(setup: Setup, server: TableauSite) -> AuditedDatasource:
     """Compare a data source with its last checkpoint and its models.
 
-    The audit changes neither the server nor the journal, and takes no claim. If the audit fails,
-    the status is UNKNOWN.
+    The audit changes neither the server nor the journal. It takes no claim, so a refresh may start
+    at the same time. If the audit fails, the status is UNKNOWN.
     """
     try:
         return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))
@@ -143,7 +143,8 @@ def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
         return result
     warnings = [*base.moved] if remote.luid == luid else []
     if remote.luid == luid:
-        # Only the digest that a refresh recorded shows whether users have edited the metadata.
+        # If no refresh recorded a digest of the metadata (`left`), nothing shows whether users have
+        # edited the metadata.
         edited = "Another user edited calculated fields, captions or folders"
         warnings += [edited] if base.left and base.is_edited else []
         ours = tags_of(setup.declaration.key, setup.journal.instance)
@@ -228,7 +229,11 @@ def _line(found: AuditedDatasource, *parts: str) -> str:
 
 
 def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
-    """Return a job whose only step audits these data sources, and fails if one is wrong."""
+    """Return the job of the audit.
+
+    Its only step audits these data sources, and all data sources that are published from files. The
+    step fails if one of them is wrong.
+    """
 
     @dg.op(pool=POOL, out=dg.Out(dg.Nothing))
     def audit_datasources(
@@ -277,8 +282,7 @@ def _age_warnings(
 ) -> Iterator[str]:
     """Evaluate the check of the models' age; yield a warning if the check fails.
 
-    The models become older even if no refresh runs. Refreshes alone would evaluate the check too
-    rarely.
+    Refreshes evaluate this check, too. But the models become older even if no refresh runs.
     """
     freshness = getattr(declaration, "freshness", None)
     # Ignore a lake that cannot be read, because the audit itself reports it.

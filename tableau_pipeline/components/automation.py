@@ -61,7 +61,8 @@ def runs_models(datasource: PublishedDatasource) -> bool:
 def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
     """Return a schedule for each data source with a `cron`, named after it.
 
-    All schedules share one job, because Dagster resolves every job against all assets.
+    All schedules share one job, because Dagster takes time to resolve each job
+    against all assets.
     """
     timed = [item for item in datasources if isinstance(item.trigger, CronTrigger)]
 
@@ -145,8 +146,8 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
                 continue
             if versions.get(name) != version:
                 versions[name] = version
-                # Report a materialization. If Dagster never makes an asset, automation conditions
-                # ignore its observations.
+                # Report a materialization, not an observation. Automation conditions ignore the
+                # observations of an asset that Dagster never makes.
                 events.append(
                     dg.AssetMaterialization(
                         dg.AssetKey.from_user_string(model),
@@ -167,8 +168,9 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
 def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     """Return the sensors and schedules of these data sources, with their jobs.
 
-    One sensor serves all `{after: ...}`, and another sensor serves the tables of all lakes. Each
-    data source with `cron` has a schedule. Each distinct file of `dbt` has a sensor.
+    One sensor serves all triggers `{after: ...}`, and another sensor serves the tables of all
+    lakes. Each trigger `{cron: ...}` has a schedule. Each distinct file in triggers `{dbt: ...}`
+    has a sensor.
     """
     # Use one sensor for all data sources. With a sensor for each data source, a user could switch
     # them singly, but the sensors would cost four times as much (benchmarks/RESULTS.md).

@@ -70,7 +70,8 @@ def send_batch(
         record = recover(claim.history, sender, sender.effects).record
         remote = _remote(site, record, datasource=journal.key, ours=ours)
         distrust = Distrust(Doubt.BY_HAND, "an update that was written by hand changed it")
-        # Give no target: the rows then match no model, so no update may build on them.
+        # Give no checkpoint as the target: after the batch, the rows match no model, so no update
+        # may build on them.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
     job_id = sent.intent.job_id if sent.intent else None
     log.info("Job %s of the server changed the data of %s", job_id, datasource)
@@ -82,7 +83,7 @@ def _remote(
     """Return the data source that a batch may change.
 
     Args:
-        ours: the tags of this deployment's data source.
+        ours: the tags by which this deployment marks the data source.
 
     Raises:
         RefusedError: the data source does not exist, or another pipeline publishes it.
@@ -95,8 +96,8 @@ def _remote(
             f"{datasource}: {reason}. Refresh it, then send the batch.", code=Code.NOT_PUBLISHED
         )
     ownership = Ownership.of(remote, ours, is_ours=True)
-    # Refuse a data source with the tag of another key even if our tag is gone. A refresh would
-    # replace that tag, but a batch must not.
+    # Refuse a data source with the tag of another key, even if our tag is gone. In this case, a
+    # refresh would replace the other tag, but a batch must not.
     other_key = ownership.other_key or min(remote.keys - {datasource}, default=None)
     if refusal := replace(ownership, other_key=other_key).of_others(datasource):
         # Suggest no `accept`, because only a refresh can take the data source over.

@@ -28,7 +28,7 @@ class DbtTrigger:
 
     dbt: str = Field(
         min_length=1,
-        description="Path of dbt's run_results.json, or its URL, s3://lake/target/run_results.json.",
+        description="Path or URL of dbt's run_results.json: s3://lake/target/run_results.json.",
     )
     models: tuple[str, ...] | None = Field(
         default=None,
@@ -86,7 +86,7 @@ class Invocation(BaseModel):
         return ", ".join(bad) or None
 
     def _concerns(self, node: str, models: set[str]) -> bool:
-        """Whether a node affects these models. A test of unknown models affects every model."""
+        """Whether a node affects these models. A test counts for all if its models are unknown."""
         is_table = node.split(".")[0] in _TABLES
         tested = [node] if is_table else self.parents.get(node)
         # A unique id is model.<project>.<name>, or model.<project>.<name>.v2.
@@ -100,7 +100,7 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
 
     Args:
         run_results: path or URL of run_results.json.
-        seen: the id of the last invocation that has already started refreshes.
+        seen: the id of the last invocation that a tick has already handled.
 
     Raises:
         NotABuildError: the file does not exist, dbt is still writing it, another dbt command wrote
@@ -122,8 +122,8 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
         raise NotABuildError(
             f"dbt's last command was `{invocation.command}`: only {', '.join(_BUILDS)} count"
         )
-    # Without a manifest, the parents are unknown, and each test counts for all models. Rather skip
-    # a refresh than publish bad data.
+    # Without a manifest, the parents are unknown, so a failed test stops the refreshes of all
+    # models. It is better to skip a refresh than to publish bad data.
     with suppress(FileNotFoundError, ValueError, KeyError):
         manifest = json.loads(path.with_name("manifest.json").read_bytes())
         return invocation.model_copy(update={"parents": manifest["parent_map"]})

@@ -86,8 +86,8 @@ class FileDrop(YamlComponent):
             matching = unchanged_looks(folder, self.pattern, json.loads(context.cursor or "{}"))
             groups = self._groups_with_one_name(matching)
             left_out = {*chain(*groups)}
-            # Leave files with a shared name out of the cursor. Once a file has its name alone, its
-            # count starts from zero.
+            # Leave files with a shared name out of the cursor. Once no other file shares its name,
+            # the count of a file starts from zero.
             files = {name: entry for name, entry in matching.items() if name not in left_out}
             requests = [
                 self._request(folder / name, entry["stamp"])
@@ -100,7 +100,11 @@ class FileDrop(YamlComponent):
             # and keeps no cursor.
             if problem and not requests and not waiting:
                 raise FilesError(problem)
-            state = f"Perhaps incomplete: {', '.join(waiting)}" if waiting else "No new file"
+            state = (
+                f"Waiting for files that may still change: {', '.join(waiting)}"
+                if waiting
+                else "No new file"
+            )
             skip_reason = None if requests else ". ".join(filter(None, (state, problem)))
             return dg.SensorResult(requests, cursor=json.dumps(files), skip_reason=skip_reason)
 
@@ -111,9 +115,10 @@ class FileDrop(YamlComponent):
         groups = defaultdict[str, list[str]](list)
         for name in names:
             file = Path(name)
-            # Without `name`, compare file names without case, because a site ignores case. With
-            # `name` and without `append`, each new file replaces the rows of the previous file on
-            # purpose.
+            # Without `name`, a file's name becomes the name of the data source. Compare these names
+            # without case, because a site ignores case. With `name` and `append`, a file replaces
+            # the rows of a file with the same name, also from another folder. With `name` alone,
+            # each new file replaces all rows on purpose.
             place = file.name if self.publish.get("mode") == "append" else name
             groups[place if "name" in self.publish else file.stem.casefold()].append(name)
         return [group for group in groups.values() if len(group) > 1]
@@ -131,11 +136,12 @@ class FileDrop(YamlComponent):
 
 def _problem(alike: Sequence[Sequence[str]]) -> str:
     """Describe the first of these groups of files, and the remedy."""
-    more = f", as would {len(alike) - 1} other groups of files" if len(alike) > 1 else ""
+    more = f" ({len(alike)} such groups in all)" if len(alike) > 1 else ""
     return (
-        f"{' and '.join(alike[0])} would replace each other's rows in one data source"
-        f"{more}. Rename one of them, or give each its own FileDrop: for one folder or pattern, "
-        "with a project or name of its own. All other files are published."
+        f"{' and '.join(alike[0])} have the same name apart from folder, suffix and case, so each "
+        f"would replace the rows of the other{more}. Rename one of them, or give each its own "
+        "FileDrop, with a folder or pattern and a project or name of its own. All other files are "
+        "published."
     )
 
 
@@ -165,6 +171,6 @@ def unchanged_looks(folder: Path, pattern: str, before: dict[str, dict]) -> dict
 
 
 def unfinished_files(folder: Path, pattern: str) -> str:
-    """Return the names of matching files that mark unfinished files; "" without such files."""
+    """Return the matching names that programs give to unfinished files; "" if there are none."""
     names = (file.name for file in folder.glob(pattern) if file.is_file())
     return ", ".join(sorted(filter(is_skipped, names)))

@@ -39,7 +39,8 @@ class Freshness:
     )
     models: tuple[str, ...] | None = Field(
         default=None,
-        description="Models whose published version must be as fresh. Default: all; [] for none.",
+        description="Models whose published version must meet the same limit. Default: all; [] for "
+        "none.",
     )
 
     @field_validator("by", mode="before")
@@ -110,7 +111,8 @@ def data_age(
 
     The check only warns.
 
-    With `quality_warning`, analysts see the first line of the description in Tableau.
+    If the data source declares `quality_warning`, analysts see the first line of the description in
+    Tableau.
     """
     problems, hours, now = [], {}, datetime.now(UTC)
     counted = declaration.models if freshness.models is None else freshness.models

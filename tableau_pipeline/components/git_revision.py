@@ -56,7 +56,7 @@ def _differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ..
 
 
 def _parts(value: Any) -> Mapping[str, Any] | None:
-    """Map the keys in YAML, or the names, of a value's parts to the parts; None without parts."""
+    """Map the YAML keys of a dataclass to its fields, or names to items of a tuple; else None."""
     if is_dataclass(value):
         pydantic_fields: Any = getattr(value, "__pydantic_fields__", {})
         aliases = {name: info.validation_alias for name, info in pydantic_fields.items()}
@@ -64,7 +64,7 @@ def _parts(value: Any) -> Mapping[str, Any] | None:
             str(aliases.get(field.name) or field.name): getattr(value, field.name)
             for field in fields(value)
         }
-        # Compare a column by its type, and a hierarchy or folder by its fields.
+        # Do not divide a column, hierarchy or folder: `_text` shows its type or its fields.
         return None if list(parts) in (["name", "type"], ["name", "fields"]) else parts
     if isinstance(value, tuple) and all(hasattr(item, "name") for item in value):
         return {item.name: item for item in value}
@@ -247,8 +247,8 @@ def _git(folder: Path, *args: str) -> str:
     Raises:
         RefusedError: git is missing, or does not know the revision.
     """
-    # With an old index, git may report unchanged files as changed. Reading these files again does
-    # no harm.
+    # Do not let git refresh its index. With an outdated index, git may report unchanged files as
+    # changed, but reading these files again does no harm.
     command = ["git", "-c", "diff.autoRefreshIndex=false", "-C", str(folder), *args]
     try:
         return subprocess.run(command, capture_output=True, check=True).stdout.decode()

@@ -1,4 +1,4 @@
-"""The journals of a code location in the data folder, and the setups of its refreshes."""
+"""The journals, which record refreshes in the data folder, and the setups of refreshes."""
 
 import logging
 import os
@@ -33,8 +33,8 @@ _LOG = logging.getLogger(__name__)
 FORMER_JOURNAL = dg.AssetKey(["tableau_pipeline", "journal"])
 FORMER_RECORDS = (
     "Earlier releases kept their records in Dagster's event log, which this release does not "
-    "read. To find the data sources that they have published by their tags, run once with "
-    "accept: [takeover]"
+    "read. Run once with accept: [takeover], which finds the data sources of earlier releases by "
+    "their tags"
 )
 # The number of journals that are read at the same time.
 _THREADS = 8
@@ -104,7 +104,7 @@ def newest_records(
 
 
 def _owner(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Owner:
-    """Return the owner of a claim: this attempt of the step, and its process."""
+    """Return the owner of a claim, the lock of a refresh: an attempt of a step, in this process."""
     is_asset = isinstance(context, dg.AssetExecutionContext)
     op = context.op_execution_context if is_asset else context
     return owner_here(
@@ -124,7 +124,7 @@ def _run_has_ended(instance: dg.DagsterInstance, owner: Owner) -> bool | None:
         return True
     kind = dg.DagsterEventType
     ends = {kind.STEP_FAILURE, kind.STEP_SUCCESS, kind.STEP_UP_FOR_RETRY}
-    # Dagster stores one of these events for each attempt.
+    # Dagster stores one of these events at the end of each attempt. The first attempt is 0.
     events = instance.all_logs(owner.run_id, of_type=ends)
     return sum(event.step_key == owner.step for event in events) > owner.attempt
 
@@ -167,7 +167,7 @@ def setup_of(
     Args:
         inherited: maps model and column to metadata from other tools.
         rejected: returns, for each model, the names of the checks that rejected its newest rows.
-        keep_files: whether to keep the files that the refresh builds after the run.
+        keep_files: whether to keep the files that the refresh builds when the run has ended.
     """
     web = os.environ.get("PIPELINE_WEB_URL")
     return Setup(

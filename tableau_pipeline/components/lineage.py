@@ -42,7 +42,7 @@ _ID_TAG = "tableau-id/"
 # for its id.
 _RETRY, _PATIENCE = 300, 24 * 3600
 # Seconds after which a tick sends no further refresh. Dagster ends a tick after 60 seconds, and the
-# client may wait 40 seconds for a sink.
+# client may wait 40 seconds for a sink, which receives the events.
 _TICK_SECONDS = 15
 # Seconds in which a transport with its own queue may still send events at the end of a tick.
 _CLOSE_SECONDS = 10
@@ -171,7 +171,9 @@ def lineage_definitions(
 def _send(
     client: "OpenLineageClient", refreshes: Iterator["EndedRefresh"], log: logging.Logger
 ) -> str:
-    """Send events until the sink fails to take an event; return a summary for users.
+    """Send events until the sink fails to take an event, or until the tick has lasted too long.
+
+    Return a summary for users.
 
     If the sink refuses an event because of its content, leave out this event, and send the next
     events.
@@ -229,7 +231,7 @@ def _ids_job() -> None:
 
 
 def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list[dg.RunRequest]:
-    """Return a request of the job; [] if a run for these LUIDs is active or has just ended.
+    """Return a request of the job; [] if a run for any of these LUIDs is active or has just ended.
 
     Args:
         unknown: maps LUIDs to the time since which refreshes wait for an id.
@@ -273,7 +275,7 @@ class _News:
     unreadable: str = ""
 
     def of(self, datasources: Sequence[PublishedDatasource]) -> Iterator["EndedRefresh"]:
-        """Yield refreshes of these data sources and of data sources of files.
+        """Yield refreshes of these data sources, and of data sources that are published from files.
 
         When the caller asks for the next refresh, the previous refresh counts as sent.
         """
@@ -383,7 +385,7 @@ class _News:
         )
 
     def _input(self, table: Table, run_id: str) -> "Dataset":
-        """Return the dataset of a table's rows, with the identity that the rows' writers use."""
+        """Return the dataset from which a table's rows come: a file, a model or a lake table."""
         run = self.instance.get_run_by_id(run_id) if table.model.startswith(KEY_PREFIX) else None
         config: Any = run.run_config if run else {}
         # Another job than `publish_file` may publish files with a config of another form.

@@ -45,7 +45,7 @@ class EndedRefresh:
     """A refresh that has ended.
 
     Attributes:
-        key: the asset key of the data source, below the root project of its environment.
+        key: the asset key of the data source in its environment, such as "flights@Staging".
         namespace: the namespace of the job in OpenLineage.
         run_id: the id of the Dagster run; "" if the refresh was no run.
         began: the timestamp of the start, in seconds.
@@ -72,7 +72,10 @@ class EndedRefresh:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def events(self) -> tuple[RunEvent, RunEvent]:
-        """Return the events of the start and the end. Two calls return equal events."""
+        """Return the events of the start and the end.
+
+        Two calls return equal events, so an event that is sent again adds no run to a catalogue.
+        """
         # The run's own id does not suffice, because a run may refresh several data sources. Not
         # every refresh is a run.
         name = f"dagster:{self.run_id or self.ended}/{self.key}"

@@ -242,8 +242,8 @@ def _column_problems(
                 keys = [refusal.table] if refusal.table else []
                 yield (
                     f"{datasource.at('tables', *keys)}: {refusal.text.removesuffix('.')}. "
-                    "That was when the model last ran: if it has changed since, run it before the "
-                    "refresh"
+                    "This describes the model's last run: if the model has changed since, run it "
+                    "before the refresh"
                 )
 
 
@@ -259,7 +259,7 @@ def _specs_in(asset: object) -> Iterable[dg.AssetSpec]:
 
 
 def _other_assets(definitions: dg.Definitions) -> list[str]:
-    """Return the keys of all assets without a data source, such as models and lake tables."""
+    """Return the keys of assets that belong to no data source, such as models and lake tables."""
     specs = [*specs_of(definitions)]
     components = {id(component): component for component in map(component_of, specs)}.values()
     datasources = [
@@ -270,7 +270,7 @@ def _other_assets(definitions: dg.Definitions) -> list[str]:
 
 
 def _declaration_place(spec: dg.AssetSpec) -> tuple[Path, int]:
-    """Return the file and line of a declaration, from Dagster's code references."""
+    """Return the file and line of a declaration in YAML; ("Python", 0) for all other specs."""
     if isinstance(component_of(spec), PublishedDatasource):
         for reference in _references(spec):
             if isinstance(reference, dg.LocalFileCodeReference):
@@ -358,7 +358,8 @@ def load_definitions(folder: Path) -> dg.Definitions:
         _LOG.warning("%s", problem)
     models = {model for datasource in datasources for model in datasource.component.models}
     assets = [
-        # Do not change stubs, because they do not show how another location makes the model.
+        # Do not change an AssetSpec, the stub of a model of another location: it does not show how
+        # that location makes the model.
         _with_kinds_and_code(asset, models)
         if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
         else asset
@@ -387,8 +388,8 @@ def _with_kinds_and_code(asset: dg.AssetsDefinition, models: Container[str]) -> 
     if not in_python or any(map(_references, asset.specs)):
         return asset
     with warnings.catch_warnings():
-        # Hide the warning about a beta function: our range of Dagster versions keeps the function
-        # stable.
+        # Hide the warning about a beta function, because the function works alike in all Dagster
+        # versions that this package allows.
         warnings.simplefilter("ignore", dg.BetaWarning)
         (referring,) = dg.with_source_code_references([asset])
     return cast("dg.AssetsDefinition", referring)
@@ -432,7 +433,8 @@ def evaluate_definitions(
 
 
 _Check = Callable[[dg.Definitions, Sequence[Datasource]], Iterator[str]]
-# Check places first, because another key does not help two data sources in the same place.
+# Check names and projects first. If two data sources have the same name and project, the advice to
+# change a key would not help.
 _REPEATED: tuple[_Check, ...] = (_repeated_places, _repeated_keys)
 
 

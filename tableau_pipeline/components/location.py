@@ -1,7 +1,7 @@
 """Find the asset graph and the runs of a code location.
 
-The graph of a run has only the run's assets and their parents. Descriptions of columns may come
-from dbt assets further upstream.
+The graph of a run has only the run's assets and their parents. Column descriptions may come from
+dbt assets further upstream, so finding them needs the graph of the whole location.
 """
 
 from collections.abc import Generator, Sequence
@@ -17,7 +17,8 @@ from tableau_pipeline.dagster_internals import (
     run_graph,
 )
 
-# Read this many of the newest runs to find a run without a code location.
+# Runs without a code location have no tag to filter by, so search for them among this many of the
+# newest runs.
 _MOST_RUNS = 10
 
 _in_process: ContextVar[AssetGraph | None] = ContextVar("_in_process", default=None)
@@ -34,7 +35,10 @@ def in_location(definitions: dg.Definitions) -> Generator[None]:
 
 
 def location_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> AssetGraph:
-    """Return the asset graph of a step's code location; without a location, the run's graph."""
+    """Return the asset graph of a step's code location.
+
+    Without a location, return the graph that `in_location` has set, or else the graph of the run.
+    """
     location = location_of(context)
     if location is not None:
         return location.asset_graph
@@ -47,8 +51,9 @@ def newest_run_here(
 ) -> dg.RunRecord | None:
     """Return the newest run of a job in the sensor's code location; None without such a run.
 
-    Another location of the instance may have a job of the same name. A run in the process of a
-    command has no location, and counts as a run of this location.
+    Another location of the instance may have a job of the same name. A run that a command of this
+    package executes in its own process has no tag of a location. It counts as a run of this
+    location.
 
     Args:
         statuses: the statuses of runs that count; by default, all statuses.

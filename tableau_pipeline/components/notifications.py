@@ -126,7 +126,8 @@ def notification_sensor(
                 context.log.error("URL %d of notify: %s", number, type(error).__name__)
                 is_sent = False
             if is_sent:
-                # Keep the records of running data sources: their incidents may not be over.
+                # A data source that is being refreshed is not in `current`. Keep its record,
+                # because its incident may not be over.
                 reported = (
                     incident
                     for incident in current
@@ -145,7 +146,10 @@ def notification_sensor(
 def incidents(
     instance: dg.DagsterInstance, datasources: Sequence[PublishedDatasource]
 ) -> Iterator[Incident]:
-    """Yield the incident of each data source, or its absence; leave out running data sources."""
+    """Yield an incident for each data source, without a status if the data source has no problem.
+
+    Leave out data sources that are being refreshed.
+    """
     found = [*statuses(instance, datasources, reads_journal=False).values()]
     try:
         found += statuses_of_files(instance).values()
@@ -174,7 +178,7 @@ def incidents(
 
 
 def _audit_incidents(context: dg.SensorEvaluationContext) -> Iterator[Incident]:
-    """Yield the incident of the last audit, or its absence."""
+    """Yield an incident for the last audit, without a status if the audit found no problem."""
     ended = dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE
     if record := newest_run_here(context, AUDIT, ended):
         run = record.dagster_run

@@ -92,12 +92,12 @@ class TableauPipeline(YamlComponent):
     keep_days: float = Field(
         default=_KEEP_DAYS,
         gt=0,
-        description="Days until a replaced snapshot is removed. A snapshot with which a refresh "
-        "may still compare stays longer. Must exceed the duration of any run.",
+        description="Days until a replaced snapshot is removed. A snapshot stays longer if a "
+        "refresh may still compare new data with it. Must exceed the duration of any run.",
     )
     audit: AuditTime | None = Field(
         default=None,
-        description='Add the job `audit` and its schedule, {cron: "0 4 * * *"}. Default: none.',
+        description='Add the job `audit` on a schedule: {cron: "0 4 * * *"}. Default: no audit.',
     )
     notify: Notify | None = Field(
         default=None,

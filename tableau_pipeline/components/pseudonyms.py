@@ -1,4 +1,4 @@
-"""Names or tokens for the contents of a site in a report."""
+"""Show the contents of a site in a report by their names, or by tokens instead of names."""
 
 import hashlib
 import re
@@ -54,8 +54,8 @@ class Tokens(Names):
     """Shows tokens instead of names, ids and addresses. The tokens are the same in each run.
 
     A token is a hash of the site's LUID and of the item's LUID. If an item has no LUID, the token
-    uses its name. LUIDs cannot be guessed. But a user who may list the contents of the site can
-    compute the tokens.
+    uses its name. Without the site's LUID, which cannot be guessed, a reader cannot compute the
+    token of a known name. But a user who may list the contents of the site can.
 
     Attributes:
         site: the LUID of the site.
@@ -98,4 +98,8 @@ class Tokens(Names):
     def reason(self, text: str) -> str:
         """Return only the error code of a message, because the message may contain names."""
         code = _CODE.search(text)
-        return f"the server answered {code[1]}" if code else "the reason may name something"
+        return (
+            f"the server answered {code[1]}"
+            if code
+            else "the reason is hidden, because it may contain names"
+        )

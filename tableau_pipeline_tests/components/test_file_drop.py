@@ -90,7 +90,7 @@ def test_what_the_sensor_tells(folder: Path):
     assert drop.why_none == "No new file"
     (folder / "sales.csv").write_text("a\n1\n", "utf-8")
     drop.tick()
-    assert drop.why_none == "Perhaps incomplete: sales.csv"
+    assert drop.why_none == "Waiting for files that may still change: sales.csv"
     drop.tick()
     drop.tick()
     assert (drop.files, drop.why_none) == (["sales.csv"], None)
@@ -148,7 +148,8 @@ def test_files_that_would_replace_each_other(
     (folder / "late.csv").write_text("a\n1\n", "utf-8")
     drop.tick()
     assert drop.why_none
-    assert f"Perhaps incomplete: late.csv. {one} and {other} would replace" in drop.why_none
+    waits = "Waiting for files that may still change: late.csv"
+    assert f"{waits}. {one} and {other} have the same name" in drop.why_none
     found = [Path(config["path"]).name for _ in range(2) for config in drop.tick()]
     assert found == ["late.csv"]
     (folder / other).unlink()

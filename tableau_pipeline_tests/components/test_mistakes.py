@@ -246,7 +246,7 @@ def test_columns_that_no_snapshot_has(
     (message,) = caplog.messages
     assert message.startswith(f"{file}:6: attributes.tables.orders: ")
     assert 'diff: key names "idd", but the model has the columns id' in message
-    assert "if it has changed since, run it before the refresh" in message
+    assert "if the model has changed since, run it before the refresh" in message
 
 
 def test_a_model_that_was_stored_is_known(project: Project):
