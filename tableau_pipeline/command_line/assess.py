@@ -68,7 +68,7 @@ def assess(
     redact: bool,
     output: Output,
 ) -> int:
-    """Assess the data sources that other users have published on the site.
+    """Assess the published data sources of the site, of all owners.
 
     The command needs no Dagster project, and writes nothing.
 

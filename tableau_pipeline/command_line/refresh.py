@@ -110,8 +110,7 @@ def refresh(
     return 0 if all(result["success"] for result in results) else 1
 
 
-# Maps the option that names a file to the entries of the file. These are mapped by the asset key
-# of the data source.
+# The entries of the given files: first by the option that names the file, then by asset key.
 _Entries = Mapping[str, Mapping[str, Approval | SavedPlan]]
 
 

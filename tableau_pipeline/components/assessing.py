@@ -332,7 +332,7 @@ def _site_look(
     *,
     sees_all_tasks: bool,
 ) -> _Look:
-    """Ask for the facts that a single request returns for all data sources."""
+    """Ask for the refresh tasks and jobs of the whole site, to assess single data sources."""
     tasks = whole.ask("tasks", site.refresh_tasks)
     jobs = whole.ask("jobs", partial(inventory.job_times, site, days=JOB_DAYS))
     if tasks is None:

@@ -100,7 +100,7 @@ class AssessedDatasource:
 
     @property
     def basis(self) -> str:
-        """The basis of the estimate, or the reason for its absence."""
+        """The basis of the estimate, or why there is no estimate."""
         if self.compared is None:
             return self.unknown.get("compared", "")
         older = f" of {self.compared.older:%Y-%m-%d}" if self.compared.older else ""

@@ -144,7 +144,7 @@ def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
     warnings = [*base.moved] if remote.luid == luid else []
     if remote.luid == luid:
         # If no refresh recorded a digest of the metadata (`left`), nothing shows whether users have
-        # edited the metadata.
+        # edited the metadata, so give no warning.
         edited = "Another user edited calculated fields, captions or folders"
         warnings += [edited] if base.left and base.is_edited else []
         ours = tags_of(setup.declaration.key, setup.journal.instance)
@@ -161,7 +161,10 @@ def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
 
 
 def _rows(expected: Mapping[str, int], counted: Mapping[str, int]) -> str:
-    """Return, for example, "flights 8 / 7, airlines 2 / 2"; for a single table, "8 / 7"."""
+    """Return the row counts after the last refresh and on the server: "flights 8 / 7".
+
+    For a single table, leave out its name.
+    """
     on_server = {table: f"{counted[table]:,}" if table in counted else "?" for table in expected}
     labels = {table: f"{table} " if len(expected) > 1 else "" for table in expected}
     return ", ".join(

@@ -59,7 +59,7 @@ def runs_models(datasource: PublishedDatasource) -> bool:
 
 
 def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
-    """Return a schedule for each data source with a `cron`, named after it.
+    """Return a schedule for each data source with a `cron`.
 
     All schedules share one job, because Dagster takes time to resolve each job
     against all assets.
@@ -172,8 +172,8 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     lakes. Each trigger `{cron: ...}` has a schedule. Each distinct file in triggers `{dbt: ...}`
     has a sensor.
     """
-    # Use one sensor for all data sources. With a sensor for each data source, a user could switch
-    # them singly, but the sensors would cost four times as much (benchmarks/RESULTS.md).
+    # Use one sensor for all data sources. With a sensor for each data source, users could switch
+    # each one on or off, but the sensors would cost four times as much (benchmarks/RESULTS.md).
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
         target=dg.AssetSelection.all(),

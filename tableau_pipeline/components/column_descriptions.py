@@ -21,10 +21,10 @@ def inherited_fields(
 ) -> Inherited:
     """Map each model and column to the metadata that the model's asset and dbt provide.
 
-    The model's own asset takes precedence: its `dagster/column_schema`, which dagster-dbt fills
-    from the descriptions in dbt, and `meta.tableau` of a column in dbt. Next come columns of the
-    same name in dbt models: first in the model's parents, then in the dbt models of a `dbt`
-    trigger.
+    The model's own asset takes precedence. It may have a `dagster/column_schema`, which dagster-dbt
+    fills with the descriptions in dbt. If dagster-dbt makes the asset, its columns may also have
+    `meta.tableau` in dbt. Next come dbt models with columns of the same name: first the parents of
+    the model, then the dbt models of a `dbt` trigger.
 
     Raises:
         RefusedError: `meta.tableau` has an unknown key or value.
@@ -50,8 +50,9 @@ def _sources(
     if isinstance(trigger, DbtTrigger):
         nodes = manifest_nodes(trigger.dbt)
         for model in declaration.models:
-            # If the trigger names no dbt models, all dbt models feed the data source. Take only the
-            # dbt model with the model's name, because dbt models share column names.
+            # If the trigger names no dbt models, it follows all of them. Take only the dbt model
+            # with the model's name: in other dbt models, columns of the same name may mean
+            # something else.
             for name in trigger.models or (model.split("/")[-1],):
                 for node in (id_ for id_ in nodes if name in (id_, nodes[id_].get("name"))):
                     yield model, node_columns(nodes, node)

@@ -113,7 +113,7 @@ class Revision:
     Attributes:
         datasources: maps an asset key to a file, relative to the folder `defs`, and to the data
             source that the file declares.
-        now: maps the asset key of each data source that YAML declares today to its file.
+        now: maps the asset key of each data source that YAML declares today to the YAML file.
         unread: maps each file of the revision that today's code cannot read to the reason.
     """
 
@@ -179,7 +179,7 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
 def _datasources_in(
     file: str, folder: Path, definitions: dg.Definitions
 ) -> Mapping[str, tuple[str, PublishedDatasource]]:
-    """Return all data sources of a file by key, or raise an error."""
+    """Return the data sources of a file by key; raise an error if one of them cannot be read."""
     # Read only the YAML keys, and make no assets.
     components = declared_in(
         folder / file, PublishedDatasource, definitions=definitions, folder=folder
@@ -228,7 +228,7 @@ def previews_of_changes(
 def _preview_changed(
     before: PublishedDatasource, now: PublishedDatasource, look: PreviewOf
 ) -> Preview:
-    """Preview a changed declaration, with notes about the changes and about the former plan."""
+    """Preview a changed declaration; note the changes, and what the former declaration would do."""
     notes = [Note(topic, text) for topic, text in declaration_differences(before, now)]
     preview, former = look(now), look(before)
     if preview.kind is Status.UNKNOWN:

@@ -51,7 +51,7 @@ def journal_of(
     """Return the journal of a published asset in this environment.
 
     Args:
-        key: the asset key, without the root of the environment.
+        key: the asset key, without the project root of the environment.
         context: the context of the step that writes to the journal; None only to read the journal.
         root: the project root of the environment; by default TABLEAU_PROJECT_ROOT.
     """
@@ -90,7 +90,7 @@ def newest_records(
         RefusedError: it is unclear whether the records belong to this deployment.
     """
     place = journal_place()
-    # Read the deployment once, for all journals.
+    # Read the deployment only once, before the threads read its journals.
     place.deployment()
 
     def newest(key: str) -> StoredRecord | RefusedError | None:

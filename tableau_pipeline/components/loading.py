@@ -335,7 +335,7 @@ _YAML_MISTAKES = MappingProxyType(
 def load_definitions(folder: Path) -> dg.Definitions:
     """Load the definitions that `dg.load_from_defs_folder` finds, and check all of them together.
 
-    `dg check defs` also warns of declared columns that the newest snapshots of the models lack.
+    `dg check defs` also warns of columns, keys and types that do not fit the newest snapshots.
 
     Args:
         folder: the folder of `definitions.py`.

@@ -77,8 +77,8 @@ class Incident:
     """A problem of a data source. The sensor reports a lasting problem only once.
 
     Attributes:
-        subject: what has the problem: the key of a data source, a hold, the audit, or journals of
-            files.
+        subject: the key of a data source, or a name for one of its holds, for the audit, or for the
+            records of data sources that are published from files.
         status: the status to report; None if the subject has no problem.
         id: distinguishes incidents of the same subject.
         run_id: the run that shows the details.
