@@ -1,7 +1,7 @@
 """Find our own jobs in the list of a site's jobs, if the ids of our jobs are unknown.
 
-Tableau does not document the words for publishes and data updates in the list, or whether listed
-jobs have titles. So every job that may be ours counts as ours.
+The list shows the type of each job as a word. Tableau does not document the words for publishes and
+data updates, or whether listed jobs have titles. So every job that may be ours counts as ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,11 @@ _STATUSES = {
     TSC.BackgroundJobItem.Status.Failed: Outcome.FAILED,
     TSC.BackgroundJobItem.Status.Cancelled: Outcome.CANCELLED,
 }
-# The kind of job for each word. Tableau's own clients and test suites use the words; the keys here
-# lack their "_".
+# The kind of job for each word that Tableau's own clients and test suites use. The keys are the
+# words in lower case, without "_".
 KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasource": "publish"}
-# The words in Tableau's reference for jobs that neither publish nor update data sources.
+# Words from Tableau's reference, in the same form, for jobs that neither publish nor update data
+# sources.
 _OTHER_KINDS = frozenset({"refreshextracts", "incrementextracts", "runflow"})
 
 

@@ -13,7 +13,7 @@ from tableau_pipeline.publishing.site import TableauSite
 _GROWTH = 1.5
 # The shortest wait that is logged, in seconds.
 _WORTH_LOGGING = 1
-# If fewer seconds remain until the time limit, wait this long all the same. HTTP dates have whole
+# The time limit of a job does not cut a wait below this many seconds. HTTP dates have whole
 # seconds, so after a shorter wait the server's clock may show the same time.
 _RESOLUTION = 1
 
@@ -88,7 +88,7 @@ class Jobs:
         )
 
     def pauses(self) -> Generator[float]:
-        """Yield the pauses between requests, in seconds; each pause is longer than the last."""
+        """Yield the pauses between requests in seconds; they grow to `timeouts.longest_poll`."""
         pause = self.timeouts.first_poll
         while True:
             yield pause

@@ -1,4 +1,4 @@
-"""Ask Tableau's Metadata API for ids, by which data catalogues identify the content of a site."""
+"""Ask Tableau's Metadata API for the ids by which data catalogues identify a site's content."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -44,7 +44,8 @@ def metadata_ids(site: TableauSite, luids: Collection[str]) -> Mapping[str, str]
 def _answer(site: TableauSite, variables: Mapping[str, Any]) -> Any:
     url = f"{site.tsc.server_address}/api/metadata/graphql"
     session = site.tsc.session
-    # The Metadata API answers in JSON. The adapter expects XML, as from the REST API, by default.
+    # The Metadata API answers in JSON. By default, the adapter expects XML, as from the REST API:
+    # use an adapter that does not.
     adapter = cast(WireAdapter, session.get_adapter(url))
     if adapter.is_rest:
         session.mount(url, WireAdapter(adapter.wire, retry=adapter.max_retries, is_rest=False))

@@ -18,10 +18,11 @@ _PIECE = 2**16
 def read_tds(pieces: Iterator[bytes], *, limit: int) -> bytes:
     """Return the `.tds` from a package that arrives in pieces; read nothing after the `.tds`.
 
-    The `zipfile` module cannot do so: it first reads the end of a package, after gigabytes of rows.
+    The `zipfile` module cannot do so. It begins with the directory at the end of a package, which
+    arrives only after gigabytes of rows.
 
     Args:
-        pieces: the package, or only the `.tds`.
+        pieces: the package, or a `.tds` alone, which is returned as a whole.
         limit: the largest allowed size of the `.tds` in bytes. Other members may have any size.
 
     Raises:
@@ -38,7 +39,7 @@ def read_tds(pieces: Iterator[bytes], *, limit: int) -> bytes:
         name, extra = stream.read(name_length), stream.read(extra_length)
         if flags & _ENCRYPTED or method not in (_STORED, _DEFLATED):
             raise ValueError(
-                "the package is encrypted, or compressed in another way than Tableau's"
+                "the package is encrypted, or compressed in a way that Tableau does not use"
             )
         packed = _packed_size(extra) if packed == _IN_EXTRA else packed
         is_tds = name.lower().endswith(b".tds")
@@ -72,7 +73,8 @@ def _packed_size(extra: bytes) -> int:
 
 def _skip_sizes(stream: "_Stream") -> bytes:
     """Skip the CRC and the sizes that follow a member; return the next signature."""
-    # The signature of the sizes is optional.
+    # A signature before the CRC is optional. Each size has four bytes, or eight in a large package:
+    # try four first.
     is_marked = stream.read(4) == _DESCRIPTOR
     stream.skip(12 if is_marked else 8)
     signature = stream.read(4)

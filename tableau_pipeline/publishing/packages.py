@@ -43,7 +43,7 @@ def open_content(
     Open and read within one call of `TableauSite.ask`, which translates the errors of both steps.
 
     Args:
-        limit: the largest allowed number of bytes. Reading raises an error after more bytes.
+        limit: the largest allowed number of bytes. Reading more bytes raises an error.
         extract: whether to include the rows.
         revision: the number of an earlier revision; None for the current content.
     """
@@ -84,9 +84,10 @@ def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
             # unpack any amount of data at once.
             if members[0].compress_type not in (ZIP_STORED, ZIP_DEFLATED):
                 raise ValueError(
-                    f"its {suffix} file is compressed in another way than Tableau's are"
+                    f"its {suffix} file is compressed in a way that Tableau does not use"
                 )
-            # zipfile unpacks in small pieces, and stops at the size that the package announces.
+            # It is enough to check the size that the package announces, because zipfile unpacks no
+            # more bytes than that.
             if (size := members[0].file_size) > limit:
                 raise RefreshError(
                     f"its {suffix} file unpacks to {megabytes(size)}, more than {megabytes(limit)}"

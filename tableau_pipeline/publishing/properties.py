@@ -82,8 +82,8 @@ class PropertiesOnServer:
             try:
                 luid = find_named(site, kind, name)
             except RefusedError:
-                # If a group was declared only earlier, and is deleted, no permissions are left to
-                # remove.
+                # Do not refuse because of a name that was declared only earlier. The permissions of
+                # such a group stay.
                 if (kind, name) in declared:
                     raise
                 continue
@@ -102,8 +102,8 @@ class PropertiesOnServer:
         self.found: Values = {}
         if remote:
             self._rules = permissions(site, remote.luid) if self._has_rules else {}
-            # If our own user is the owner, the cause may be our publish: count the owner that we
-            # last set as the current owner.
+            # If our own user is the owner, the cause may be our publish. So report the owner that
+            # we set last, if there is one.
             owner = {OWNER: written[OWNER]} if OWNER in written else {}
             self.found = {**owner, **self._values(remote)}
 
@@ -135,10 +135,10 @@ class PropertiesOnServer:
         Args:
             remote: the data source as it is now.
             is_new: whether a file with metadata has been published since the values were read. Such
-                a publish may drop values that users have set.
+                a publish may change the permissions, so they are read again.
 
         Returns:
-            The number of values to set, and the reason of each failure, by the path of the value.
+            The number of values to set, and the reason for each failure, by the path of the value.
         """
         try:
             if is_new and self._has_rules:
@@ -162,7 +162,7 @@ class PropertiesOnServer:
             remote: the data source after `set`.
         """
         now = self._values(remote)
-        # The server shows no note without a certification.
+        # Without a certification, the server shows no note, so do not look for the note.
         paths = self._ours if aim.get(CERTIFIED) else self._ours - {NOTE}
         return {
             path: f"{shown(path)} was set to {quoted(path, aim.get(path))}, and the server shows "
@@ -194,7 +194,8 @@ class PropertiesOnServer:
                     rules |= {key: mode} if (mode := changes[path]) else {}
                     remove |= {key: before[path]} if path in before else {}
             yield rule_paths, partial(set_permissions, site, luid, rules, remove=remove)
-        # Set the owner last: under another owner, we may not change the data source any more.
+        # Set the owner last: under another owner, our user may lack the right to change the data
+        # source.
         if OWNER in changes:
             name = changes[OWNER]
             owner = self._luids.get(("user", name), name) if name else site.user_id

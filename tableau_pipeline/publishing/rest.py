@@ -74,7 +74,7 @@ def items_named(endpoint: Any, name: str, *, in_full: bool = False) -> Iterator[
 def principals_named(endpoint: Any, name: str) -> Sequence[Any]:
     """Return the groups or users with this name: one for each domain that has such a group or user.
 
-    If some names match exactly, leave out all names that differ in case.
+    Names that differ in case count only if the server's filter finds no exact match.
     """
     for items in _lists(endpoint, name, in_full=True):
         if matches := {str(item.id): item for item in items if same_name(item.name, name)}:
@@ -101,8 +101,8 @@ def tags_request(tags: Iterable[str]) -> bytes:
     request = Element("tsRequest")
     parent = SubElement(request, "tags")
     for tag in tags:
-        # The server splits a label at these characters. It does not split a label in quotes, and
-        # removes the quotes. Since 0.42, TSC writes the quotes itself.
+        # The server splits a label at each separator, but not a label in quotes; it removes the
+        # quotes. TSC's own request has the quotes only since TSC 0.42.
         SubElement(parent, "tag", label=f'"{tag}"' if _TAG_SEPARATORS.search(tag) else tag)
     return tostring(request)
 
@@ -269,8 +269,8 @@ def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
         task_id, timing = item.get("id", ""), Element("schedule") if schedule is None else schedule
         refresh_task = _task(task_id, f"{url}/{task_id}", _with_times(tsc, timing, schedules))
         tasks[target.get("id", "")].append(refresh_task)
-    # All tasks of a site run in one time zone. Only tasks that run at most once a day show the time
-    # zone, so take it from one of these tasks.
+    # All tasks of a site run in one time zone. `_task` finds the time zone only for tasks that run
+    # at most once a day, so take it from one of these tasks.
     ahead = next(
         (task.ahead for group in tasks.values() for task in group if task.ahead is not None), None
     )
@@ -305,7 +305,7 @@ def _task(luid: str, url: str, schedule: Element) -> RefreshTask:
     label = f'"{schedule.get("name")}", {when}' if schedule.get("name") else when
     try:
         start = time.fromisoformat(begin)
-        # Tableau writes 24:00 for the end of a day, which Python does not parse.
+        # Tableau writes the end of a day as 24:00, which Python does not parse.
         last = time.fromisoformat(end.replace("24:", "00:")) if end else None
         cron, step = cron_of(start, last, pairs)
         next_run = datetime.fromisoformat(schedule.get("nextRunAt", "")).astimezone(UTC)
@@ -313,7 +313,7 @@ def _task(luid: str, url: str, schedule: Element) -> RefreshTask:
         return RefreshTask(luid, label, url)
     offset = (_minutes(start) - _minutes(next_run.time()) + _DAY // 2) % _DAY - _DAY // 2
     # If a task runs several times a day, its next run may not be the first run of a day. Then the
-    # difference says nothing about the time zone.
+    # difference between `start` and the next run says nothing about the time zone.
     ahead = None if step < _DAY else offset
     return RefreshTask(luid, label, url, None if is_off else cron, ahead)
 
@@ -361,7 +361,7 @@ def probe(tsc: TSC.Server) -> object:
 
 
 def session_is_alive(tsc: TSC.Server) -> bool:
-    """Return whether the session is alive: a server may have said wrongly that it has ended."""
+    """Return whether the session is alive. A server may report the end of a session wrongly."""
     try:
         probe(tsc)
     except TSC.FailedSignInError:

@@ -1,12 +1,12 @@
 """Decide which requests are repeated and when, and limit the number of requests.
 
 * The answer 429, or 503 with Retry-After, means that the server did not carry out a request. Such a
-  request is always repeated, like a request that never reached the server. While the server asks
-  for a pause, no session of this process sends a request to that server.
+  request is repeated, even if it is a publish; so is a request that never reached the server. While
+  the server asks for a pause, no session of this process sends a request to that server.
 * After a broken connection, 502, 504, or 503 without Retry-After, it is unknown whether the request
   arrived. Then only requests that may safely arrive twice are repeated: reads and updates. The
-  server carries out an update only once, because each update has a RequestID. A publish is never
-  repeated.
+  server carries out an update only once, because each update has a RequestID. A publish is not
+  repeated in these cases.
 """
 
 import logging
@@ -77,7 +77,7 @@ class SharedPause:
         """Wait for the end of the server's pause; return at once if there is no pause."""
         while (left := self._until.get(server, 0.0) - time.monotonic()) > 0:
             if left >= 1:
-                log.warning("Waiting %.0f s, as the server asked another session to", left)
+                log.warning("Waiting %.0f s, as the server asked another session to wait", left)
             time.sleep(left)
 
 

@@ -29,7 +29,8 @@ class ChangedRows:
 
     Attributes:
         changed: the number of rows that only the newer revision has, or the number of rows that
-            only the older revision has, whichever is larger.
+            only the older revision has, whichever is larger. For several tables, it is the sum of
+            these numbers.
     """
 
     rows: int
@@ -85,7 +86,7 @@ def compare_files(hyper: Hyperd, older: Path, newer: Path) -> ChangedRows:
                 connection.catalog.attach_database(path, alias)
             before, after = (_tables(connection, database) for database in (_OLDER, _NEWER))
             if before != after:
-                raise IncomparableError("the two revisions have other tables or columns")
+                raise IncomparableError("the two revisions have different tables or columns")
             tables = [_changes(connection, name, list(types)) for name, types in after.items()]
     except HyperException as error:
         raise ValueError(f"hyperd cannot compare them: {error.main_message}") from error

@@ -89,7 +89,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedApp:
-    """A connected app with direct trust: Tableau accepts a token that it signs for `username`.
+    """A connected app with direct trust: it lets us sign tokens for `username` by its secret.
 
     Attributes:
         counts: whether the session may ask the server to count rows.
@@ -135,13 +135,13 @@ Credentials = PersonalAccessToken | Password | ConnectedApp
 
 _POLL_SECONDS = 0.2
 
-# The thread of this process that holds each lock.
+# For each lock file that this process holds, the thread that has locked it.
 _holders: dict[Path, int] = {}
 
 
 @contextmanager
 def only_session(url: str, *, token: str, timeout: float, log: logging.Logger) -> Generator[None]:
-    """Reserve a token; other threads and processes of this user on this host wait for it.
+    """Reserve a token; other threads and processes of this user on this host wait for its release.
 
     A lock file reserves the token; the operating system releases the lock if this process dies.
     Other hosts and users do not see the lock, so each of them needs a token of its own.
@@ -211,7 +211,7 @@ def _acquire(
 
 
 def _holder_name(holder: Path) -> str:
-    """Describe the process that holds a lock, by the text in its file if the file can be read."""
+    """Describe the process that holds a lock, by the text in `holder` if that can be read."""
     with suppress(OSError):
         return holder.read_text(encoding="ascii")
     return "another process on this host"
@@ -231,7 +231,7 @@ def signed_in(
     session_timeout: float = 7200,
     times: RetryTimes = _TIMES,
 ) -> Generator[TableauSite]:
-    """Open a session on a site, and end the session with the block.
+    """Open a session on a site for a `with` block, and end the session after the block.
 
     A personal access token allows one session at a time, over all sites. If the same user opens two
     sessions with one token on the same host, the second session waits for the end of the first.

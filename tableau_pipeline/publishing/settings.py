@@ -1,4 +1,4 @@
-"""Read the settings of a Tableau site from the environment or a resource, and open sessions."""
+"""Hold the settings of a Tableau site, read them from the environment, and open sessions."""
 
 import logging
 import os
@@ -31,8 +31,8 @@ _FLAGS |= {"0": False, "false": False, "no": False, "off": False}
 class ServerSettings:
     """A site, and one of the three ways to sign in.
 
-    Each field has the name of its environment variable, in lower case and without the prefix. A
-    missing setting is an error only when a refresh needs the setting.
+    Each field has the name of its environment variable, in lower case and without TABLEAU_. A
+    missing setting is an error only when a session needs the setting.
     """
 
     server_url: str | None = None
@@ -65,7 +65,7 @@ class ServerSettings:
 
     @property
     def timeouts(self) -> Timeouts:
-        """The time limits of a refresh with this server."""
+        """The time limits for jobs of this server."""
         return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
 
     def session(

@@ -66,7 +66,7 @@ def _server_call(
 ) -> Callable[
     [Callable[Concatenate["TableauSite", _P], _T]], Callable[Concatenate["TableauSite", _P], _T]
 ]:
-    """Decorate a method with `TableauSite.ask`, which translates errors and renews the session.
+    """Return a decorator: it runs a method in `ask`, which translates errors and renews sessions.
 
     Args:
         doing: what the method does, for messages; {names} stand for arguments of the method.
@@ -93,7 +93,7 @@ def _server_call(
 class TableauSite:
     """A Tableau site, accessed through the Tableau Server Client library (TSC).
 
-    If the session has ended, each call signs in again, at most once.
+    A call signs in again, at most once, if the session has ended.
 
     Attributes:
         tsc: the TSC client.
@@ -155,7 +155,7 @@ class TableauSite:
 
     @_server_call("Listing the projects")
     def may_publish(self) -> Mapping[str, bool | None]:
-        """Return by project id whether this user may publish there; None if the site hides it."""
+        """Return by project id whether this user may publish there; None stands for unknown."""
         projects = rest.iterate(self.tsc.projects, rest.all_fields())
         return {str(project.id): project.writeable for project in projects}
 
@@ -266,8 +266,8 @@ class TableauSite:
         Args:
             revisions: whether to request the newest revision of each data source, one by one.
         """
-        # Do not use a filter: a filter matches whole tags only, and ":" separates the parts of a
-        # filter. If the site changes between two requests, an item may be on two pages.
+        # Do not use a filter: it matches whole tags only, and ":" separates its parts. Collect the
+        # items by id: if the site changes between two requests, an item may be on two pages.
         items = {str(item.id): item for item in rest.iterate(self.tsc.datasources)}
         return [
             rest.remote_datasource(self.tsc, item, revision=revisions)
@@ -277,7 +277,7 @@ class TableauSite:
 
     @_server_call("Listing the data sources of the project")
     def in_project(self, project_id: str) -> Sequence[RemoteDatasource]:
-        """Return the data sources in a project that this user may see; they are sorted by name."""
+        """Return the data sources that this user may see in a project, sorted by name."""
         # Request all fields, because lists omit the sizes by default.
         everywhere = rest.iterate(self.tsc.datasources, rest.all_fields())
         items = {str(item.id): item for item in everywhere if item.project_id == project_id}
@@ -291,7 +291,7 @@ class TableauSite:
         return None
 
     def upload(self, file: Path, *, in_any_order: bool = False) -> str:
-        """Upload a file, and return the id of the upload, which one later call can use."""
+        """Upload a file; return the id of the upload, for one later call. See `upload_file`."""
         ask = partial(self.ask, f"Uploading {file.name}")
         return upload_file(file, self.tsc, ask, self.log, in_any_order=in_any_order)
 
@@ -299,7 +299,7 @@ class TableauSite:
     def publish(
         self, upload: str, *, name: str, project_id: str, mode: PublishMode, suffix: str = ".hyper"
     ) -> str:
-        """Publish an uploaded file with this suffix. The request is never repeated.
+        """Publish an uploaded file with this suffix. Never repeat a request that may have arrived.
 
         Returns:
             The id of the server's job.
@@ -389,8 +389,8 @@ class TableauSite:
         try:
             return self._job(job_id)
         except SignInError:
-            # Before 2025.1, servers wrongly tell connected apps that the session has ended: `ask`
-            # checks this.
+            # Before 2025.1, servers wrongly report to connected apps that the session has ended. If
+            # another request succeeds, only the job is hidden.
             self.ask("Looking for data sources", partial(rest.probe, self.tsc))
             return NoJob.HIDDEN
 
@@ -416,18 +416,18 @@ class TableauSite:
     ) -> Sequence[Job] | None:
         """Return the jobs that may publish or update data sources with this name, in any project.
 
-        Return None if the jobs are unknown. Often, only administrators may list jobs. And an
-        unfinished job without a title may be of any data source (see `job_list.jobs_possibly_of`).
+        Return None if the jobs are unknown, for one of two reasons. Often, only administrators may
+        list jobs. Or an unfinished job has no title, so that it may be of any data source.
 
         Args:
             since: a time of the server's clock; the result lacks jobs that were created earlier.
-            words: the kind of job for each word that earlier refreshes found in the list.
+            words: the kind of job for each job type in the list, as earlier refreshes found it.
         """
         items = self._listed_jobs(since)
         return None if items is None else job_list.jobs_possibly_of(name, items, words)
 
     def words_of_jobs(self, *, since: datetime) -> Mapping[str, str] | None:
-        """Return the server's words for kinds of jobs, by job id; None if we may not list jobs."""
+        """Return the type of each job, as the list words it, by job id; None if jobs are hidden."""
         items = self._listed_jobs(since)
         return items if items is None else {str(item.id): item.type or "" for item in items}
 
@@ -476,14 +476,14 @@ class TableauSite:
         """
         endpoint = self.tsc.datasources
         current = endpoint.get_by_id(luid)
-        # The server keeps all unnamed values. TSC's own call would also set the owner, which not
-        # every user may do. TSC always sends a certification, so send the current certification.
+        # The server keeps values that a request omits. TSC's own call would also set the owner,
+        # which not every user may do. TSC's request always has a certification: send the current.
         moved = TSC.DatasourceItem(project_id, name=name)
         moved.certified = bool(current.certified)
         moved.certification_note = current.certification_note
         request = RequestFactory.Datasource.update_req(moved)
         endpoint.put_request(f"{endpoint.baseurl}/{luid}", request)
-        # The response may lack the values that did not change.
+        # The response may lack the values that did not change, so read the data source again.
         return rest.remote_datasource(self.tsc, endpoint.get_by_id(luid))
 
     @_server_call("Downloading data source {luid}", remedies=DOWNLOAD_REMEDIES)
@@ -499,7 +499,8 @@ class TableauSite:
         """
         if limit is None:
             size = packages.megabytes_of(self.tsc, luid)
-            # The server rounds the size. It may be the size of the packed or of the unpacked file.
+            # Allow twice the size: the server rounds the size, and may report that of the packed or
+            # of the unpacked file.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
         with packages.open_content(self.tsc, luid, limit=limit) as answer:
             return packages.save_content(answer, folder / "content")
@@ -541,8 +542,8 @@ class TableauSite:
         may see, and that pass the data source's own filters.
 
         Args:
-            keys: for each table in the published file, a column without NULL; None if no such
-                column is known.
+            keys: for each table in the published file, a column without NULL, whose values can be
+                counted; None if no such column is known.
             fresh: whether to bypass the server's caches.
 
         Raises:
@@ -581,7 +582,7 @@ class TableauSite:
                 return call()
 
     def _renew_session(self, used: str | None, error: TSC.FailedSignInError) -> None:
-        """Sign in again, if no other thread has done so since the call with the token `used`.
+        """Sign in again, unless another thread has replaced the token `used` since the call.
 
         Raises:
             FailedSignInError: the session is alive, so the error of the call has another cause.

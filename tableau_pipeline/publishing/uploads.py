@@ -65,7 +65,7 @@ def upload_file(
 
     Args:
         ask: a function that runs a call and translates its errors, such as `TableauSite.ask`.
-        in_any_order: whether the site is known to put numbered blocks in order. If it is, several
+        in_any_order: whether the site is known to put numbered blocks in order. If so, several
             blocks are sent at once, and a block is sent again if its answer is lost. A site that
             ignores the numbers would store the blocks in the order of arrival.
     """

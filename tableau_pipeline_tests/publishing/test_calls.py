@@ -112,7 +112,7 @@ def test_one_request_that_must_wait_holds_all_others_up(
         assert monotonic() - began > 1
         assert first.result().luid == shop.sales.luid
     (waiting,) = (said for said in heard() if "another session" in said)
-    assert re.fullmatch("Waiting [12] s, as the server asked another session to", waiting)
+    assert re.fullmatch("Waiting [12] s, as the server asked another session to wait", waiting)
 
 
 BROKEN = [
