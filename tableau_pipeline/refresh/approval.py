@@ -13,7 +13,7 @@ from tableau_pipeline.refresh.plan_file import PlanEntry
 
 
 class MetadataChange(Frozen):
-    """A value of metadata that a refresh sets, before and after; None means that there is none."""
+    """A change of a metadata value by a refresh; `before` or `after` is None for no value."""
 
     path: FieldPath
     before: str | None = None
@@ -23,12 +23,12 @@ class MetadataChange(Frozen):
 class Approval(PlanEntry):
     """What a refresh of one data source may do, if the declaration is as approved.
 
-    An approval does not depend on exact rows, because each run of the models changes them. It only
-    limits how many rows may change.
+    An approval does not depend on exact rows, because each run of the models changes the rows. It
+    limits only how many rows may change.
 
     Attributes:
         kind: the kind of the planned refresh. A refresh may publish in full only with PUBLISH.
-        moves: "rename" or "move", if the refresh may do so.
+        moves: which of "rename" and "move" the refresh may do.
         columns: the planned columns of each table; None if they were not known. A refresh must
             either keep the published columns, or publish exactly the planned columns.
         metadata: the changes of metadata that the refresh may make.

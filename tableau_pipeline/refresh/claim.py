@@ -78,7 +78,7 @@ class HeldClaim:
     def check_fence(self) -> None:
         """Check that this refresh still has the claim.
 
-        Call this function right before each step that takes effect.
+        Call this method right before each request that takes effect.
 
         Raises:
             OvertakenError: another refresh has claimed the data source in the meantime. For
@@ -90,7 +90,7 @@ class HeldClaim:
         self.history = history
 
     def may_be_overtaken(self) -> bool:
-        """Whether this refresh may have lost the claim, because the records cannot be read.
+        """Whether the records cannot be read, so that this refresh may have lost the claim.
 
         Raises:
             OvertakenError: see `check_fence`.
@@ -140,8 +140,8 @@ class HeldClaim:
             self.history = self.journal.append(make, after=self.history)
 
     def _check(self, history: History) -> None:
-        # Compare the claim, not its owner. Even if a later refresh has ended, its rows must stay.
-        # If a user has removed the records, another refresh may be sending.
+        # Go on only if our own claim is open. If no claim is open, a later refresh may have ended:
+        # its rows must stay. Or a user has removed the records: another refresh may be sending.
         if history.claim and history.claim.id == self.claim.id:
             return
         if history.claim:
@@ -246,9 +246,10 @@ def name_of(claim: Claim) -> str:
 
 
 def live_claim(history: History, journal: StoredJournal) -> Claim | None:
-    """Return the open claim of another step that may still run; None if there is none.
+    """Return the open claim of another refresh that may still run; None if there is none.
 
-    A claim of this step itself does not count, because a step runs only one refresh.
+    A claim of this step of a run does not count: a step runs only one refresh at a time, so the
+    refresh of that claim has ended.
     """
     claim = history.claim
     if claim is None or claim.owner == journal.owner or journal.has_ended(claim):

@@ -122,7 +122,7 @@ class Facts:
     Attributes:
         desired: the desired content of each table.
         differences: how the published tables differ from the declared tables, if another user or
-            key published them; () if the data source is ours.
+            another asset key published them; () if the data source is ours.
         metadata: the merge of the declared metadata into the metadata on the server; None if there
             is no metadata to keep or set.
         rejected: for each model, the checks that rejected its newest rows.
@@ -195,8 +195,8 @@ def _overwrite_of_ours(facts: Facts, options: Options) -> Publish | None:
     if changes := _metadata_misfits(facts):
         merged = facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {changes[0]}", merged=merged)
-    # Overwrite only if the user asks for a full publish, or if the content is unknown. Otherwise,
-    # accept: [overwrite] permits overwrites, but does not ask for one.
+    # accept: [overwrite] permits overwrites. It asks for one only together with full: true, or if
+    # the content is unknown.
     if Accept.OVERWRITE in options.accept and (options.full or base.checkpoint is None):
         return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if facts.edits:
@@ -209,7 +209,7 @@ def _overwrite_of_ours(facts: Facts, options: Options) -> Publish | None:
 
 
 def _takeover(facts: Facts, options: Options) -> Publish:
-    """Return the first publish over a data source that another user or key published."""
+    """Return our first publish over a data source that another user or asset key published."""
     has_key = facts.base.ownership and facts.base.ownership.other_key
     how = "accept: takeover" if has_key else "adopt"
     reason = f"first publish: takes over the data source ({how}), which has"
@@ -318,7 +318,8 @@ def _metadata_misfits(facts: Facts) -> list[str]:
     phrase = 'the published metadata lacks the column "{}" of "{}"'
     changes = [phrase.format(column, table) for table, column in sorted(columns - metadata.columns)]
     if facts.base.distrust:
-        # An overwrite in our records may not have taken effect: the metadata may have old tables.
+        # An overwrite in our records may not have taken effect. Then the metadata may still have
+        # tables that are gone.
         gone = {table for table, _ in metadata.columns} - {table for table, _ in columns}
         phrase = 'the published metadata has the table "{}", which is gone'
         changes += [phrase.format(table) for table in sorted(gone)]
@@ -445,7 +446,8 @@ def check_problems(
     problems = []
     for name, table in desired.items():
         names, before = rejected.get(table.model, ()), published.get(name)
-        # Compare versions too: the content of a rolling window changes daily within one version.
+        # Refuse only versions that are not published yet. Comparing the contents is not enough: a
+        # rolling window takes other content from the same version each day.
         is_known = before and (before.model, before.version) == (table.model, table.version)
         if not names or is_known or (before and table.same_content(before)):
             continue

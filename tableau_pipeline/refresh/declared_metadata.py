@@ -199,8 +199,8 @@ class DeclaredMetadata:
         last = {path: value for path, value in self.last_written.items() if not is_property(path)}
         current = dict(tds.values(declared, candidates) if tds else last if is_asked[False] else {})
         if not self.is_edited:
-            # If no user edited the metadata, the server made them of our file: count them as
-            # written.
+            # If no user edited the metadata, the server made them from our file: count them as
+            # values that we wrote.
             own = {path: value for path, value in current.items() if path in declared}
             candidates = [{**own, **values} for values in candidates or [{}]]
         current |= dict(properties or {})
@@ -251,14 +251,14 @@ class DeclaredMetadata:
                 yield f"the {item}, still used in {', '.join(users)}, is gone"
 
     def written_by(self, plan: Plan) -> tuple[str, ...]:
-        """Store the values that a plan sets; return the names of all values that may be set then.
+        """Store the values that a plan sets; return the names of all sets of values that may apply.
 
-        The name of the stored values comes first. If the plan replaces the metadata, the names of
-        the former values follow, because the publish may fail.
+        The name of the new set comes first. If the plan replaces the metadata, the names of the
+        former sets follow, because the publish may fail.
         """
         before = self.checkpoint.written if self.checkpoint else ()
         is_whole = isinstance(plan, Publish) and plan.mode in NEW_METADATA
-        # Store the properties of the data source as we last wrote them: they are set later.
+        # Store the properties as we last wrote them: new properties are set only after the rows.
         values = {path: value for path, value in self.last_written.items() if is_property(path)}
         if not is_whole or plan.merged:
             is_set = self.merge and not self.merge.problem
@@ -273,11 +273,11 @@ class DeclaredMetadata:
         return (name, NO_VALUES) if isinstance(plan, Publish) else (name,)
 
     def with_held(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":
-        """Return a copy for the metadata that the server has just made of a bare file."""
+        """Return a copy for metadata that the server has just made for a file without metadata."""
         return replace(self, checkpoint=None, held=held, is_edited=is_edited, on_server=None)
 
     def store_with_properties(self, values: Values) -> str:
-        """Store new values of fields and the last properties; return the name of what is stored."""
+        """Store new values of fields with the last properties; return the name of this set."""
         properties = {path: value for path, value in self.last_written.items() if is_property(path)}
         return self.stored.store({**values, **properties})
 
@@ -437,7 +437,7 @@ def check_kept(
         saved: the path or URL of the file with the former data source.
 
     Raises:
-        RefreshError: the metadata have changed.
+        RefreshError: the metadata have changed, or `before` is None.
     """
     if before and server.metadata(remote.luid).digest == before.digest:
         return

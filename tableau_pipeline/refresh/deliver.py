@@ -76,11 +76,11 @@ class Delivery:
         return self._restore_owner(planned, sent), extract
 
     def describe(self, planned: Planned, sent: Sent, extract: Extract | None) -> Sent:
-        """Set the declared metadata in the `.tds` that the server made; publish it if it changed.
+        """Set the declared metadata in the `.tds` that the server made; publish again if needed.
 
         Returns:
-            The result of the second publish. If nothing was published, or if the publish was
-                refused: `sent`, perhaps with a warning.
+            The result of the second publish. If there was none, or if the server refused it:
+                `sent`, perhaps with a warning.
 
         Raises:
             RefreshError: the server failed, or did not answer, or the job failed.

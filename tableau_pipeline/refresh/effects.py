@@ -88,7 +88,10 @@ class Effects:
 
 
 def misdirected(intent: Intent, remote: RemoteDatasource) -> Distrust | None:
-    """Return why a publish, which goes by name, may have changed another data source."""
+    """Return why a publish may have changed another data source; None if it has not.
+
+    A publish finds its data source only by name and project.
+    """
     is_named = (remote.name, remote.project_id) == (intent.name, intent.project_id)
     if intent.mode is None or intent.luid is None or is_named:
         return None

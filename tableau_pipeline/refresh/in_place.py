@@ -22,7 +22,7 @@ class InPlace:
     """Changes a data source in place, and detects changes by other users.
 
     Attributes:
-        late: the windows of our updates whose effect on the time stamp may show only now.
+        late: the time windows of our earlier updates that may change the time stamp only now.
     """
 
     server: TableauSite
@@ -95,7 +95,7 @@ class InPlace:
         # The server's time stamps have whole seconds, and each change may be rounded up by a
         # second.
         end = max(self.server.now(), remote.updated_at) + timedelta(seconds=changes)
-        # Our changes make no revisions. If there is a new revision, another user made it.
+        # Our changes in place make no revisions. If there is a new revision, another user made it.
         change = Change(
             Window(began, end),
             remote.stamp,

@@ -66,7 +66,7 @@ class Base:
         owner: the LUID of a former owner, if an interrupted refresh has not restored this owner
             yet. None if no such owner is recorded, or if our user does not own the data source now.
         moved: sentences about renames and moves by other users.
-        late: the windows of our updates whose effect on the time stamp may still show.
+        late: the time windows of our earlier updates that may still change the time stamp.
         warnings: sentences that a user should read, although nothing is wrong.
     """
 
@@ -128,10 +128,11 @@ def moves(
 ) -> Mapping[str, str]:
     """Return phrases for how a declaration changes the name ("rename") or the project ("move").
 
+    If only users renamed or moved the data source on the server, the result is empty.
+
     Args:
         was: the former declaration, or the checkpoint that was reached with it.
-        name: the name of the data source on the server. If only users renamed or moved the data
-            source, and the declaration did not change, the result is empty.
+        name: the name of the data source on the server.
         is_there: whether the data source is already in the declared project; None if unknown.
     """
     phrases, path = {}, now.project_path
@@ -195,8 +196,8 @@ class Observer:
             late=still_late(recovered.late, now=self.server.now()),
             warnings=(*_adoption_warnings(recovered, remote, metadata), *unread),
         )
-        # If a request takes effect only after a later refresh, our records have the LUID of the
-        # data source, but no checkpoint with its rows.
+        # There may be no checkpoint although the LUID is recorded: for example, if a request took
+        # effect only after a later refresh.
         if not is_recorded or checkpoint is None:
             distrust = _no_record(remote, recovered, is_stray=bool(candidates))
             # Guards need the number of published rows, which our records lack: count the rows.
@@ -276,7 +277,8 @@ class Observer:
         reconciliation = self.reconciler.compare_rows(checkpoint, remote)
         if reconciliation.problem:
             differs = Distrust(Doubt.DIFFERS, reconciliation.problem)
-            # Keep the former distrust, too: the last refresh may have found the same difference.
+            # Name the former reason, too. If the last refresh found the same difference,
+            # `and_also` names the reason only once.
             return replace(base, distrust=(distrust or _INTERRUPTED).and_also(differs))
         # If the rows cannot be compared, trust the checkpoint only under two conditions: our own
         # job explains the time stamp, and there was no distrust before.
@@ -320,7 +322,12 @@ class Observer:
     def _find_by_tag(
         self, project_id: str | None
     ) -> tuple[RemoteDatasource | None, tuple[RemoteDatasource, ...]]:
-        """Find the data source with our tag; return all with the tag if none is in its place."""
+        """Find the data source by our tag.
+
+        Returns:
+            The data source with our tag that has the declared name and project, and (). If there is
+                none: the first data source with our tag, and all data sources with our tag.
+        """
         # Look for the tag before creating a data source: dashboards would not move to a second data
         # source.
         tag, declared = self.declaration.tag, (self.declaration.name.casefold(), project_id)

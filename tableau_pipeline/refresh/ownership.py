@@ -18,9 +18,9 @@ class Ownership:
     Attributes:
         is_ours: whether the data source is ours: by our records, by our tag, or because our request
             has just created it.
-        candidates: all data sources with our tag; `remote` is the first of them. We look for the
-            tag only if no data source has the recorded LUID, and none has the declared name and
-            project.
+        candidates: all data sources with our tag, if `remote` was found by the tag. Then `remote`
+            is the first of them, and no data source has the recorded LUID, or the declared name
+            and project.
         other_instance: the tag of another deployment that publishes the data source; None if no
             other deployment does.
         other_key: another key of this deployment under which the data source is published; None if
@@ -45,7 +45,7 @@ class Ownership:
         """Return the ownership that the tags of a data source show.
 
         Args:
-            tags: our tags, see `core.declaration.tags_of`.
+            tags: our tags, see `core.identity.tags_of`.
         """
         instance, key = other_instance(remote, tags), other_key(remote, tags)
         return cls(remote, is_ours, candidates, instance, key)

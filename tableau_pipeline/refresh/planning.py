@@ -58,8 +58,8 @@ class Planned:
         deltas: the parts of an update, in the order in which they are sent.
         taken_at: if the plan publishes earlier rows, the time when they were the newest; None if it
             publishes the newest rows.
-        seconds: how many seconds each phase took; the key "total" is for the whole plan. Empty if a
-            refresh made the plan.
+        seconds: how many seconds each phase took; the key "total" is for the whole plan. Empty if
+            the plan is made to be carried out, because the refresh has its own times.
     """
 
     plan: Plan
@@ -308,7 +308,8 @@ class Planner:
             else:
                 desired = pinned.tables
                 builder = builder.pinned(desired, **self._without_rows())
-        # Explain read errors here: `newest_models` explains them only for the newest versions.
+        # Explain read errors here, too: a plan may read earlier versions of the models, and
+        # `newest_models` explains only errors of the newest versions.
         with builder.reading():
             planned = self._plan_to(desired, builder, base, is_empty=is_empty)
         return replace(planned, taken_at=pinned.taken_at if pinned else None)

@@ -121,7 +121,7 @@ def preview(setup: Setup, site: TableauSite | None, options: Options = _DEFAULT_
 
 
 def preview_declared(before: Declaration, now: Declaration) -> Preview:
-    """Preview the refresh after a change of a declaration, only by the two declarations.
+    """Preview the refresh after a change of a declaration, from the two declarations alone.
 
     The rows of the models and the state of the server are not known. The columns of a table are
     known only if the table has a contract.
@@ -222,7 +222,8 @@ def _contract_columns(
 ) -> Mapping[str, Sequence[Column]]:
     """Return the columns of each table by its contract.
 
-    The columns are () if both declarations have the table, but only one has a contract for it.
+    If both declarations have a table, but only one has a contract for it, the columns cannot be
+    compared, and are ().
 
     Args:
         other: the other declaration of the same data source.

@@ -86,7 +86,7 @@ class Publisher:
         is_bare = plan.mode is PublishMode.OVERWRITE and not plan.merged
         merged = self.metadata.merge
         lost = merged.lost if merged and plan.mode in NEW_METADATA else {}
-        # A merge drops a user's calculation if it uses a column that is removed.
+        # A merge drops users' calculations that use a removed column.
         drops = is_bare or bool(lost) or (plan.merged and bool(merged and merged.broken))
         if remote and base.is_edited and (drops or not base.is_ours):
             name = f"{file_name(self.declaration.key)} {self.now():%Y-%m-%d %H%M%S}"
@@ -116,8 +116,8 @@ class Publisher:
                 self._check_place(target, remote)
                 failed = failed or error
             except RefusedError as error:
-                # Try another road only in mode Replace, which a site may refuse by itself. Any
-                # other refusal applies to all roads.
+                # Try another road only in mode Replace: a site may refuse this mode, and accept the
+                # file without it. Any other refusal applies to all roads.
                 if plan.mode is not PublishMode.REPLACE:
                     raise
                 failed = failed or error
@@ -194,7 +194,7 @@ class Publisher:
             )
 
     def _merge_of_published(self) -> Merge | None:
-        """Return the metadata on the server, merged to publish them again; None if impossible."""
+        """Return a merge that can publish the server's metadata again; None if there is none."""
         merge = self.metadata.merge
         if self.base.metadata and (merge is None or merge.tds is None):
             merge = replace(self.metadata, on_server=None, is_edited=True).merge
@@ -207,7 +207,7 @@ class Publisher:
         target: Checkpoint,
         remote: RemoteDatasource | None,
     ) -> Sent:
-        """Publish a package of a file and a `.tds`, made like the server's own `.tds`."""
+        """Publish a package of a file and a new `.tds` like the one that the server would make."""
         package = extract.path.with_suffix(".tdsx")
         with self.sender.reading_files(), phase(self.seconds, "build"):
             tds = new_tds(self.metadata.tables, self.declaration.relationships)
