@@ -88,7 +88,7 @@ class Jobs:
         )
 
     def pauses(self) -> Generator[float]:
-        """Yield the pauses between requests in seconds; they grow to `timeouts.longest_poll`."""
+        """Yield the pauses between requests in seconds, growing to `timeouts.longest_poll`."""
         pause = self.timeouts.first_poll
         while True:
             yield pause

@@ -44,8 +44,8 @@ def metadata_ids(site: TableauSite, luids: Collection[str]) -> Mapping[str, str]
 def _answer(site: TableauSite, variables: Mapping[str, Any]) -> Any:
     url = f"{site.tsc.server_address}/api/metadata/graphql"
     session = site.tsc.session
-    # The Metadata API answers in JSON. By default, the adapter expects XML, as from the REST API:
-    # use an adapter that does not.
+    # The Metadata API answers in JSON. By default, the adapter expects XML, as from the REST API.
+    # So use an adapter that does not expect XML.
     adapter = cast(WireAdapter, session.get_adapter(url))
     if adapter.is_rest:
         session.mount(url, WireAdapter(adapter.wire, retry=adapter.max_retries, is_rest=False))

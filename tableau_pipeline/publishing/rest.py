@@ -101,8 +101,8 @@ def tags_request(tags: Iterable[str]) -> bytes:
     request = Element("tsRequest")
     parent = SubElement(request, "tags")
     for tag in tags:
-        # The server splits a label at each separator, but not a label in quotes; it removes the
-        # quotes. TSC's own request has the quotes only since TSC 0.42.
+        # The server splits a label at separators. It does not split a label in quotes, and removes
+        # the quotes. TSC's own request adds the quotes only since release 0.42.
         SubElement(parent, "tag", label=f'"{tag}"' if _TAG_SEPARATORS.search(tag) else tag)
     return tostring(request)
 
@@ -361,7 +361,7 @@ def probe(tsc: TSC.Server) -> object:
 
 
 def session_is_alive(tsc: TSC.Server) -> bool:
-    """Return whether the session is alive. A server may report the end of a session wrongly."""
+    """Return whether the session is alive, as a server may wrongly report that it has ended."""
     try:
         probe(tsc)
     except TSC.FailedSignInError:

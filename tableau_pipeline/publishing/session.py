@@ -89,7 +89,7 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class ConnectedApp:
-    """A connected app with direct trust: it lets us sign tokens for `username` by its secret.
+    """A connected app with direct trust: it lets us sign tokens for `username` with its secret.
 
     Attributes:
         counts: whether the session may ask the server to count rows.

@@ -66,7 +66,7 @@ def _server_call(
 ) -> Callable[
     [Callable[Concatenate["TableauSite", _P], _T]], Callable[Concatenate["TableauSite", _P], _T]
 ]:
-    """Return a decorator: it runs a method in `ask`, which translates errors and renews sessions.
+    """Return a decorator that runs a method in `ask`, to translate errors and renew the session.
 
     Args:
         doing: what the method does, for messages; {names} stand for arguments of the method.
@@ -421,7 +421,7 @@ class TableauSite:
 
         Args:
             since: a time of the server's clock; the result lacks jobs that were created earlier.
-            words: the kind of job for each job type in the list, as earlier refreshes found it.
+            words: the kind of job for each job type in the list, learned by earlier refreshes.
         """
         items = self._listed_jobs(since)
         return None if items is None else job_list.jobs_possibly_of(name, items, words)
@@ -477,7 +477,7 @@ class TableauSite:
         endpoint = self.tsc.datasources
         current = endpoint.get_by_id(luid)
         # The server keeps values that a request omits. TSC's own call would also set the owner,
-        # which not every user may do. TSC's request always has a certification: send the current.
+        # which not every user may do. TSC's request always has a certification: keep it as is.
         moved = TSC.DatasourceItem(project_id, name=name)
         moved.certified = bool(current.certified)
         moved.certification_note = current.certification_note
@@ -499,8 +499,7 @@ class TableauSite:
         """
         if limit is None:
             size = packages.megabytes_of(self.tsc, luid)
-            # Allow twice the size: the server rounds the size, and may report that of the packed or
-            # of the unpacked file.
+            # The server rounds the size of the packed or unpacked file: allow twice the size.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
         with packages.open_content(self.tsc, luid, limit=limit) as answer:
             return packages.save_content(answer, folder / "content")

@@ -47,9 +47,9 @@ class Delivery:
         """Carry out a plan.
 
         Returns:
-            What was sent, and the file that was built for it; None if no file was built. The file
-                has the whole data source, or the payload of an update. For a split update, it is
-                the last payload, with the total rows and bytes of all payloads.
+            What was sent, and the file that was built for it (or None). The file has the whole data
+                source, or the payload of an update. For a split update, it is the last payload, but
+                with the total rows and bytes of all payloads.
 
         Raises:
             RefusedError: the server refused the request. The data source is unchanged.
@@ -76,7 +76,7 @@ class Delivery:
         return self._restore_owner(planned, sent), extract
 
     def describe(self, planned: Planned, sent: Sent, extract: Extract | None) -> Sent:
-        """Set the declared metadata in the `.tds` that the server made; publish again if needed.
+        """Set the declared metadata in the server's `.tds`; publish again if the `.tds` changes.
 
         Returns:
             The result of the second publish. If there was none, or if the server refused it:
@@ -94,7 +94,8 @@ class Delivery:
         try:
             metadata = self.sender.server.metadata(sent.remote.luid)
         except (RefusedError, UnreadableError) as error:
-            # Only warn, because the rows are published. The next refresh may be refused.
+            # Only warn, because the rows are published. If the cause stays, the next refresh may be
+            # refused.
             return sent.warned(f"{str(error).removesuffix('.')}. Its metadata is not set yet")
         if plan.mode is PublishMode.REPLACE and before and metadata.digest == before.digest:
             return replace(sent, reached=reached.reached)
@@ -112,7 +113,7 @@ class Delivery:
         except DriftError as error:
             return sent.warned(f"{error} Its metadata is not set yet")
         except RefusedError as error:
-            # Only warn, because the rows are published. The next refresh may be refused.
+            # Only warn, as above.
             text = str(error).removesuffix(".")
             return sent.warned(f"{text}. Its rows are published. Its metadata is not set yet")
         second = replace(second, warnings=(*sent.warnings, *second.warnings))

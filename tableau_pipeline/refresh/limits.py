@@ -110,7 +110,7 @@ def kind_of(planned: Planned) -> Status:
 
 
 class _Changes:
-    """Counts how many rows of a table a plan changes, and only when the number is needed."""
+    """Counts the rows that a plan changes in a table, only when the number is needed."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
@@ -127,7 +127,7 @@ class _Changes:
         return self._planned.desired[table].content.rows
 
     def of(self, table: str) -> int | None:
-        """Return how many rows come, go or change; None if no copy of the published rows is left."""
+        """Return how many rows come, go or change; None if the published rows are not at hand."""
         if table not in self._counted:
             self._counted[table] = self._count(table)
         return self._counted[table]

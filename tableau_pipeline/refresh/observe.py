@@ -325,8 +325,8 @@ class Observer:
         """Find the data source by our tag.
 
         Returns:
-            The data source with our tag that has the declared name and project, and (). If there is
-                none: the first data source with our tag, and all data sources with our tag.
+            The data source with our tag that has the declared name and project, and (). If no data
+                source has them: the first data source with our tag, and all of these.
         """
         # Look for the tag before creating a data source: dashboards would not move to a second data
         # source.

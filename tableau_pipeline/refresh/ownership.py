@@ -18,9 +18,8 @@ class Ownership:
     Attributes:
         is_ours: whether the data source is ours: by our records, by our tag, or because our request
             has just created it.
-        candidates: all data sources with our tag, if `remote` was found by the tag. Then `remote`
-            is the first of them, and no data source has the recorded LUID, or the declared name
-            and project.
+        candidates: all data sources with our tag, of which `remote` is the first. It is () if a
+            data source has the recorded LUID, or the declared name and project.
         other_instance: the tag of another deployment that publishes the data source; None if no
             other deployment does.
         other_key: another key of this deployment under which the data source is published; None if

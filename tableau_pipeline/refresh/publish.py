@@ -1,9 +1,10 @@
 """Publish a whole file, by the first way that the site accepts.
 
-This module calls a way to publish a road: as a bare file, as a package, or in mode Replace.
-Tableau's documentation contradicts itself about some roads. A server refuses a road by a job that
-fails without a reason. The publisher tries each road once. If a road fails and another road works,
-the site record notes that the site does not accept the failed road.
+In this module, a road is a way to publish the file: as a bare `.hyper` file, as a package with a
+`.tds`, or in mode Replace. Tableau's documentation contradicts itself about some roads. A server
+refuses a road by a job that fails without a reason. The publisher tries each road once. If a road
+fails and another road works, the record of the site notes that the site does not accept the failed
+road.
 """
 
 from collections.abc import Callable, Iterator
