@@ -219,8 +219,8 @@ class DeclaredMetadata:
         broken = tuple(self._broken(tds, gone, result.of_fields))
         work = {path: ", ".join(tds.work_on(path, candidates)) for path in gone if self.is_edited}
         lost = {path: words for path, words in work.items() if words}
-        # If the declaration of tables or relationships changed, do not merge: users do not edit
-        # tables or relationships.
+        # A merged `.tds` keeps the server's tables and relationships. So if their declaration
+        # changed, a merge cannot bring the change.
         is_changed = self.checkpoint and self.checkpoint.declaration != self.declaration.digest()
         problem = "the declaration changed" if is_changed else None
         return replace(result, problem=problem, broken=broken, lost=lost)

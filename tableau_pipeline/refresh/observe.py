@@ -277,8 +277,7 @@ class Observer:
         reconciliation = self.reconciler.compare_rows(checkpoint, remote)
         if reconciliation.problem:
             differs = Distrust(Doubt.DIFFERS, reconciliation.problem)
-            # Name the former reason, too. If the last refresh found the same difference,
-            # `and_also` names the reason only once.
+            # Name the former reason, too; `and_also` names equal reasons only once.
             return replace(base, distrust=(distrust or _INTERRUPTED).and_also(differs))
         # If the rows cannot be compared, trust the checkpoint only under two conditions: our own
         # job explains the time stamp, and there was no distrust before.
