@@ -538,5 +538,5 @@ def test_other_columns(tmp_path: Path):
     """Prevents: `assess` estimates changed rows of files that have different columns."""
     one = hyper(tmp_path / "one.hyper", SALES)
     other = hyper(tmp_path / "other.hyper", MANY.format("i"))
-    with pytest.raises(ValueError, match="other tables or columns"):
+    with pytest.raises(ValueError, match="different tables or columns"):
         compare_files(hyper_process(), one, other)
