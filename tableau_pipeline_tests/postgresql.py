@@ -17,12 +17,12 @@ class PostgreSQL:
     """A server on 127.0.0.1 with one database, `postgres`. Committed data outlive the server.
 
     Attributes:
-        port: stays the same after a restart.
+        port: the port of the server, which stays the same after a restart.
         settings: the environment variables by which `deploy/dagster.yaml` finds the server.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make the server's files in an empty folder, which other users must be able to read."""
+        """Make the server's files in an empty folder, which the user `postgres` must be able to reach."""
         self._programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
         self._folder = folder
         # PostgreSQL refuses to run as root.

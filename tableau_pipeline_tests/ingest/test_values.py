@@ -1,4 +1,4 @@
-"""The pipeline reads records and values from text as Python's csv module and types do."""
+"""The pipeline reads CSV records as Python's csv module does, and values as Python's types do."""
 
 import csv
 import re
@@ -123,11 +123,11 @@ def test_every_double_is_read_as_programs_write_it(value: float, short: bool):
 @example("9007199254740993")
 @example("5.960464477539063e-08")
 def test_a_number_is_exact_in_a_double_or_bad(text: str):
-    """Prevents: a number loses digits, and the value does not count as bad."""
+    """Prevents: a number with too many digits for a double is rounded instead of rejected."""
     (found,) = converted(pa.array([text]), "double", ReadOptions()).to_pylist()
     if found is not None and "n" not in text:
         digits = len("".join(map(str, number(text).as_tuple().digits)).rstrip("0")) or 1
-        # Both roundings of 2^-24 to 16 digits are right: `repr` rounds up, and the format "e" down.
+        # Accept two roundings: of 2^-24 to 16 digits, `repr` rounds up, and the format "e" down.
         written = repr(found), f"{found:.{digits - 1}e}"
         assert number(text) in (Decimal(found), *map(Decimal, written))
 
@@ -146,7 +146,7 @@ def test_a_number_is_exact_in_a_double_or_bad(text: str):
     ],
 )  # fmt: skip
 def test_formats(pattern: str, text: str, found: datetime | None):
-    """Prevents: a timestamp in a declared format becomes another time, or an Arrow error."""
+    """Prevents: a timestamp in a declared format is read as another time, or ends in an Arrow error."""
     options = ReadOptions(timestamp_format=pattern)
     (value,) = converted(pa.array([text]), "timestamp", options).to_pylist()
     assert (value and value.replace(tzinfo=None)) == found

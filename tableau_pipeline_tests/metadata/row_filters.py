@@ -1,7 +1,7 @@
 """Row filters in the forms in which Tableau's products save them. The names are made up.
 
 The forms come from public data sources and workbooks: ticked members, ranges, periods, conditions,
-sets and groups of values. Some sets give each user or group of users other members.
+sets and groups of values. Some sets have different members for each user or group of users.
 """
 
 from dataclasses import dataclass

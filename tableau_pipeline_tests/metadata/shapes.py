@@ -1,9 +1,9 @@
 """Data sources in the shapes of real documents, and the form that a server of 2025.3 gives them.
 
-Each shape has what public documents of one kind have in common. Tableau's own products saved these
-documents: in tableau/tabcmd (`tests/assets/WorldIndicators.tdsx`, also in a server's form),
-tableau/Logshark, tableau/document-api-python and tableau/tableau-mcp. Names, ids and formulas are
-made up.
+Each shape has the common features of one kind of public document. Tableau's own products saved
+these documents. They are in the repositories tableau/tabcmd
+(`tests/assets/WorldIndicators.tdsx`, also in a server's form), tableau/Logshark,
+tableau/document-api-python and tableau/tableau-mcp. Names, ids and formulas are made up.
 """
 
 import re
@@ -24,7 +24,7 @@ _REMOTE = {"string": "129", "integer": "20", "real": "5", "date": "133", "dateti
 
 
 def record(local: str, type_: str, parent: str, *, name: str = "", table: str = "") -> str:
-    """The metadata record of a column. `name` is the column's own name if the field differs."""
+    """The metadata record of a column. If the field has another name, `name` is the column's."""
     of = f"<object-id>[{table}]</object-id>" if table else ""
     remote = name or local
     return (
@@ -139,7 +139,7 @@ _OF_TWO = {**_OF_ORDERS, "People": [("id", "BIGINT"), ("name", "TEXT")]}
 
 
 def _two(ids: tuple[str, str], relations: tuple[str, str], *, collection: bool = True) -> str:
-    """A data source of two tables, as Desktop saves it. Both tables have a column of one name."""
+    """A data source of two tables, as Desktop saves it. Both tables have a column `id`."""
     (first, second), (orders, people) = ids, relations
     parts = [table(orders, stored="Orders"), table(people, stored="People")]
     records = [record(name, type_, orders, table=first) for name, type_ in COLUMNS]
@@ -230,7 +230,7 @@ def _marked(feature: str, mark: str, name: str) -> str:
 
 
 def by_an_old_build(content: bytes, chance: Random) -> bytes:
-    """The form that products of 2020.2 to 2023.3 save, with marks on new elements."""
+    """The form that products of 2020.2 to 2023.3 save: new elements have prefixes (`_.fcp...`)."""
     root = ElementTree.fromstring(content)
     for change in (_mark_folders, _mark_tables, _mark_relations):
         if chance.random() < 0.7:
@@ -290,7 +290,7 @@ def by_a_server(content: bytes, *, name: str = "Shop", revision: str = "1.0") ->
 
 
 def _without_marks(element: Element) -> None:
-    """Remove elements and attributes that are marked as false, and remove all other marks."""
+    """Remove elements and attributes with a prefix `.false...`, and the prefixes of all others."""
     for child in [*element]:
         if found := _FEATURE.match(child.tag):
             child.tag = child.tag[found.end() :]

@@ -126,7 +126,7 @@ def test_columns():
 
 
 def test_work_has_names():
-    # Prevents: a refusal does not name the work that an overwrite would drop.
+    # Prevents: a refusal does not name the analyst's work that an overwrite would drop.
     assert WHOLE.work == {
         "calculated fields": ("Late",),
         "captions": ("Carrier",),
@@ -312,6 +312,6 @@ def test_package_without_a_tds(tmp_path: Path):
     ],
 )
 def test_what_products_maintain(attribute: str):
-    # Prevents: a value that the server computes again passes for an analyst's edit.
+    # Prevents: a value that the server recomputes is taken for an analyst's edit.
     for at in ("<column caption='Carrier'", "<folders-common"):
         assert read(TDS.replace(at, f"{at} {attribute}")).digest == WHOLE.digest

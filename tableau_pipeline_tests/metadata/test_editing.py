@@ -100,7 +100,7 @@ def tag_of(element: etree._Element) -> str:
 
 def test_what_is_taken_back_leaves_nothing():
     # Prevents: a removed folder, hierarchy or calculation leaves traces, which look like an edit.
-    # First give each field its `<column>`, and let the file list folders as a feature.
+    # First give each field a `<column>`, and list folders as a feature: neither is taken back.
     before, role = FILE, {("field", "flights", "day", "role"): "measure"}
     for _ in range(2):
         before = applied(before, {path: "x" for path in WANTED if path[0] == "field"} | role)
@@ -148,7 +148,7 @@ def test_columns_follow_the_file():
         "[carrier]", "[delay]", "[[odd]] (flights)]", "[[odd]]]", "[delay (air]]lines)]",
     ]  # fmt: skip
     ordinals = [each.text for each in root.iterfind(".//metadata-record/ordinal")]
-    assert ordinals == ["0", "1", "3"], "as many as there are columns"
+    assert ordinals == ["0", "1", "3"], "a new column has the next ordinal"
     (delay,) = root.iterfind("./column[@name='[delay]']")
     values = [delay.get(name) for name in ("datatype", "role", "type", "caption")]
     assert values == ["datetime", "dimension", "ordinal", "Delay <in> 'minutes' & more"]

@@ -79,7 +79,7 @@ def test_a_single_table_needs_no_name():
     ],
 )  # fmt: skip
 def test_mistakes(parts: dict[str, Any], at: tuple[str, ...], message: str):
-    # Prevents: metadata of a missing field is published, or the error does not locate it.
+    # Prevents: metadata of a missing field is published, or the error does not locate the mistake.
     with pytest.raises(FieldError, match=message) as caught:
         values(**parts)
     assert caught.value.at == at

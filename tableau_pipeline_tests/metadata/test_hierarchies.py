@@ -99,7 +99,7 @@ STATES = st.builds(
 )
 
 
-# A folder goes when the declaration adds two hierarchies that share a field.
+# A folder disappears when the declaration adds two hierarchies that share a field.
 @example(
     states=[
         {"city": "B"},

@@ -24,7 +24,7 @@ MARGIN_IS_TAKEN = ("calculation", "Margin", TAKEN)
 
 @given(wanted=VALUES, written=st.lists(VALUES, max_size=2), found=VALUES, policy=POLICIES)
 def test_any_three_sides(wanted, written, found, policy):
-    # Prevents: an edit is lost silently, an unedited value stays old, or a merge never settles.
+    # Prevents: an edit is lost, an unedited value stays old, or each refresh merges again.
     merged = merge(wanted, written, found, on_conflict=policy)
     after = {path: merged.changes.get(path, found.get(path)) for path in PATHS}
     reported = set(merged.conflicts)
@@ -125,7 +125,7 @@ def test_what_a_person_wrote_first_stays(first, declared, policy):
 
 
 def test_a_value_that_was_declared_as_it_stood():
-    """Prevents: a person's value that was once declared is removed, or keeps its old text."""
+    """Prevents: a person's value that was once declared is removed, or ignores a new declaration."""
     theirs = merge({CAPTION: "Net"}, [{}], {CAPTION: "Net"}, on_conflict="keep")
     edited = merge({CAPTION: "Net"}, [theirs.written], {CAPTION: "x"}, on_conflict="keep")
     again = merge({CAPTION: "Net"}, [edited.written], {CAPTION: "Net"}, on_conflict="keep")
@@ -176,7 +176,7 @@ def test_before_it_is_known_whether_a_publish_took_effect():
 
 
 def test_rows():
-    # Prevents: a page does not show whether an edit stays, or shows JSON.
+    # Prevents: a Dagster page shows JSON, or does not show whether an edit stays.
     route, caption = ("hierarchy", "Route", "fields"), ("field", "Extract", "net", "caption")
     wanted = {route: '["a", "t.b"]', caption: "Net", FORMULA: "1", CAPTION: "x"}
     found = {caption: "Nett", FORMULA: "2", CAPTION: "x"}

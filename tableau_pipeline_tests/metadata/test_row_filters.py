@@ -58,7 +58,7 @@ def test_a_filter_survives_what_is_declared(has: RowFilter):
 
 @EACH
 def test_a_column_of_a_filter_is_missed(has: RowFilter):
-    """Prevents: a filter whose column has gone stays, and silently hides all rows or none."""
+    """Prevents: a filter stays after its column has gone, and silently hides all rows or none."""
     source = filtered(has)
     (table,) = source.tables
     before = read_metadata(source.content).filters

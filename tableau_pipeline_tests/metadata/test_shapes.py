@@ -92,13 +92,13 @@ def test_columns_follow_the_file(shape: Shape):
     root = etree.fromstring(edited)
     for each in root.iter("column", "map", "field", "folder-item", "local-name"):
         assert "[city]" not in (each.get("name"), each.get("key"), each.text)
-    # The edit keeps the group that a person made of the column: a refresh checks such work first.
+    # The edit keeps a person's group of the column: a refresh checks for such work before an edit.
     assert [each.get("caption") for each in root.iter("group")] == ["Large"]
     assert Tds(edited).values()["field", name, "gate", "caption"] == "Gate"
 
 
 def test_the_database_of_an_extract_keeps_its_types():
-    """Prevents: an adopted extract looks changed, or its database gets the file's types."""
+    """Prevents: an extract of a database looks changed, or its database columns get the file's types."""
     shape = SHAPES["extract of a database"]
     tables = {"Extract": [(name, type_) for name, type_ in shape.tables["Extract"]]}
     file = Tds(shape.content)
@@ -114,7 +114,7 @@ def test_the_database_of_an_extract_keeps_its_types():
 
 
 def test_what_products_make_is_nobodys_work():
-    """Prevents: the pipeline takes elements that Tableau's products made for a user's work."""
+    """Prevents: elements that Tableau's products make by themselves count as a user's work."""
     tds = SHAPES["migrated"].tds
     found = read_metadata(tds.encode())
     assert found.work["calculated fields"] == ("Twice",)

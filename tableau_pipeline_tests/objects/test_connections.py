@@ -1,4 +1,4 @@
-"""Object stores that cannot be reached: certificates, and a proxy."""
+"""Errors about object stores that cannot be reached because of a certificate, TLS or a proxy."""
 
 import ssl
 from datetime import UTC, datetime, timedelta

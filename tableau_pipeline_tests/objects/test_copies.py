@@ -91,7 +91,7 @@ def test_no_folder_of_its_name(use: Callable[[], object], folder: Path, make: Ca
 def test_the_folder_of_another_user(
     use: Callable[[], object], folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: another user makes the folder first, and so decides which of our refreshes run."""
+    """Prevents: another user makes the folder first, and then controls the locks of our refreshes."""
     folder.mkdir(mode=0o700)
     uid = os.getuid() + 1
     folder.rename(folder.with_name(f"tableau_pipeline-{uid}"))
@@ -131,7 +131,7 @@ def shared(folder: Path) -> int:
 
 
 def test_an_object_is_fetched_once(tmp_path: Path):
-    """Prevents: every refresh, or every look at a model, downloads the same object again."""
+    """Prevents: every refresh downloads the same object again."""
     source, first = Source(), LocalCopies(tmp_path, limit=1000)
     with ThreadPoolExecutor(8) as executor:
         paths = [*executor.map(lambda name: source.path(first, name), "abcdefgh")]

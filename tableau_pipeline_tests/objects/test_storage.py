@@ -14,7 +14,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[Path]:
-    """A folder that may only be read, by a user who is not root."""
+    """A folder that a user may only read. Root could write to it, so root becomes another user."""
     (tmp_path / "file").write_bytes(b"old")
     is_root = os.geteuid() == 0
     tmp_path.chmod(0o555)

@@ -28,7 +28,7 @@ _HOP_BY_HOP = {"connection", "content-length", "keep-alive", "transfer-encoding"
 
 
 class Call(BaseHTTPRequestHandler):
-    """One call: an armed answer replaces the answer of the server behind."""
+    """One call. If `Front.answering` has set an answer to it, that answer replaces the real one."""
 
     protocol_version = "HTTP/1.1"
     # Answers are small and have two parts. Nagle's algorithm would delay the second part.
@@ -67,7 +67,7 @@ class Call(BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def handed_on(self) -> requests.Response:
-        """Pass the call on to the server behind; return the answer of that server."""
+        """Pass the call on to the server behind this one; return that server's answer."""
         kept = {k: v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
         return requests.request(
             self.command, self.server.behind + self.path, headers=kept, data=self.body, timeout=60,
@@ -75,7 +75,7 @@ class Call(BaseHTTPRequestHandler):
         )  # fmt: skip
 
     def pass_back(self, answer: requests.Response, *, share: float = 1) -> None:
-        """Send an answer to the client, with only a share of its body."""
+        """Send an answer to the client, with the first `share` of its body (1: the whole body)."""
         self.send_response_only(answer.status_code)
         for name, value in answer.headers.items():
             if name.lower() not in _HOP_BY_HOP | {"content-encoding"}:
@@ -105,7 +105,7 @@ class Front(ThreadingHTTPServer):
 
     @contextmanager
     def answering(self, method: str, pattern: str, answer: Answer) -> Generator[None]:
-        """Answer the calls of this method whose paths below /api/version/ match."""
+        """In the `with` block, answer calls whose method and path (after /api/VERSION/) match."""
         before, self.met = self.armed, 0
         self.armed = [(method, pattern, answer), *before]
         try:

@@ -208,7 +208,7 @@ def test_publish_is_never_sent_twice(shop: Shop, fault: CallFault):
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_block_is_not_sent_again(shop: Shop, when: Literal["before", "after"]):
-    # Prevents: a block is repeated, and the uploaded file has it twice.
+    # Prevents: a block of an upload is sent again, and the uploaded file contains it twice.
     fault = Drop(method="PUT", path="sites/*/fileUploads/*", when=when)
     with shop.sandbox.armed(fault) as armed_fault, pytest.raises(RefreshError):
         shop.site.upload(shop.small)
@@ -322,8 +322,8 @@ def test_job_tells_when(shop: Shop):
     assert status.started_at
     assert status.completed_at
     assert before <= status.created_at <= status.started_at <= status.completed_at
-    # The stamp of the change is later than the stamp of the publish, by at most a second. The job
-    # does not end before that stamp.
+    # The server makes the time of a change later than that of the publish before, if need be by
+    # up to a second. The job ends no earlier than this time, which may lie in the future.
     assert status.completed_at <= datetime.now(UTC) + timedelta(seconds=1)
 
 
@@ -337,7 +337,7 @@ def test_job_that_the_server_hides(shop: Shop):
 def test_jobs_of_a_name(
     tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path, tmp_path: Path
 ):
-    # Prevents: a job that may change the data source is overlooked, or a foreign job counts.
+    # Prevents: a job that may change the data source is overlooked, or a job on another one counts.
     awkward = f"R&D, {name}"
     broken = tmp_path / "broken.hyper"
     broken.write_bytes(b"no database")

@@ -194,7 +194,7 @@ def test_session_that_ends_between_two_changes_of_permissions(shop: Shop):
 
 
 def test_quality_warnings(shop: Shop):
-    # Prevents: our warning stays after it was ended, or a person's warning is removed as well.
+    # Prevents: our warning stays after its removal, or a person's warning is removed as well.
     site, luid = shop.site, shop.sales.luid
     item = site.tsc.datasources.get_by_id(luid)
     site.tsc.datasources.add_dqw(item, TSC.DQWItem("SENSITIVE_DATA", "Salaries"))
@@ -224,7 +224,7 @@ def named(tableau: TableauSite, name: str) -> list:
 
 
 def test_what_exists_is_not_created_again(tableau: TableauSite, top: str):
-    """Prevents: a refresh creates a project again that exists under a name in another case."""
+    """Prevents: a refresh creates a project although it exists with its name in another case."""
     created = tableau.project(f"{top}/Curated", create=True)
     for path in (f"{top}/Curated", f"{top} / Curated ", f"{top.upper()}/CURATED"):
         assert tableau.project(path, create=False) == created

@@ -1,4 +1,4 @@
-"""Time limits of requests. They use internals of urllib3, which an upgrade may break."""
+"""Time limits of requests. Their code uses internals of urllib3, so an upgrade may break it."""
 
 import logging
 import socket

@@ -30,7 +30,7 @@ def page(name: str, *items: str, total: int | None = None) -> Answer:
 
 
 def error(status: int, code: str, detail: str = "no") -> Answer:
-    """Answers with an error in Tableau's words."""
+    """Answers with an error in Tableau's form."""
     said = f"<summary>Refused</summary><detail>{detail}</detail>"
     body = f'{_BEGIN}<error code="{code}">{said}</error></tsResponse>'
     return raw(body.encode(), status=status)

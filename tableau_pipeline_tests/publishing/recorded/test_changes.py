@@ -1,4 +1,4 @@
-"""Answers to uploads, publishes and updates, and lists of jobs, as recorded elsewhere."""
+"""Answers to uploads, publishes and updates, and lists of jobs, modelled on public recordings."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -134,7 +134,7 @@ def listed(server: Server, *items: str) -> Sequence[Job] | None:
 
 
 def test_jobs(server: Server):
-    """Prevents: a job that may change the data source is overlooked, or a foreign job counts."""
+    """Prevents: a job that may change the data source is overlooked, or a job on another one counts."""
     ended = 'startedAt="2018-05-22T13:00:37Z" endedAt="2018-05-22T13:00:45Z" title="{}"'
     found = listed(
         server,

@@ -14,7 +14,7 @@ CONTENT = f"{ITEM}/content"
 TDS = b'<?xml version="1.0" encoding="utf-8"?><datasource version="18.1"/>'
 # 252 bytes. With its suffix, the name exceeds the 255 bytes that file systems allow.
 LONG = "売上" * 42
-# Bytes that are no text in any character set.
+# Bytes that decoding as text would damage.
 DATA = bytes(range(256)) * 5000
 
 
@@ -63,7 +63,7 @@ def test_name_of_a_download(server: Server, tmp_path: Path, name: str):
     ],
 )
 def test_type_of_a_download(server: Server, tmp_path: Path, kind: str):
-    """Prevents: a download whose type is a text is read into memory at once, or damaged."""
+    """Prevents: a download with a text type is read into memory as a whole, or is damaged."""
     # Pack only once: each package states the time at which it was packed.
     content = package()
     answer = raw(content, Content_Disposition='filename="a.tdsx"', Content_Type=kind)

@@ -1,4 +1,4 @@
-"""Answers of the VizQL Data Service, as recorded elsewhere."""
+"""Answers of the VizQL Data Service, modelled on public recordings."""
 
 import json
 from collections.abc import Generator
@@ -15,7 +15,7 @@ ROW = {"tableau_pipeline_count": 8}
 
 
 def field(name: str, table: str | None = "Extract_5D2B2CAE1CFD41D6B4B0F0D6D4A8E0B2") -> dict:
-    """A field as in the tests of MCP's metadata tool. A field without a table has no column."""
+    """A field as in the tests of tableau-mcp. `table` is None for a service that names no tables."""
     shown = {"fieldName": name, "fieldCaption": name.title(), "dataType": "INTEGER"}
     more = {"defaultAggregation": "SUM", "columnClass": "COLUMN", "description": "new"}
     return shown | more | ({"logicalTableId": table} if table else {})
@@ -71,7 +71,7 @@ def test_number_of_rows(server: Server, query: Any, rows: int):
 
 
 def error(code: str) -> dict[str, str]:
-    """An error as in VizQL-Data-Service's list of errors and in the tests of MCP's query tool."""
+    """An error as in VizQL-Data-Service's list of errors and in the tests of tableau-mcp."""
     return {"errorCode": code, "message": "Because", "datetime": "2024-06-19T00:00:00Z",
             "tab-error-code": "1"}  # fmt: skip
 

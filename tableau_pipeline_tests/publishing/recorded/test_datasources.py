@@ -1,4 +1,4 @@
-"""Data sources, projects and revisions, as recorded elsewhere."""
+"""Data sources, projects and revisions, modelled on public recordings."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ PROJECT = "ee8c6e70-43b6-11e6-af4f-f7b0d8e20760"
 OWNER = "5de011f8-5aa9-4d5b-b991-f462c8dd6bb7"
 AROUND = f'<project id="{PROJECT}" name="default"/><owner id="{OWNER}"/>'
 TAGS = '<tags><tag label="world"/><tag label="two words"/></tags>'
-# TSC, datasource_get_by_id.xml: no size, no address, and the element "askData" of its time.
+# TSC, datasource_get_by_id.xml: no size, no address, and the element "askData" of older versions.
 BY_ID = (
     f'<datasource id="{LUID}" name="Sales" contentUrl="Sales" type="dataengine" {TIMES}'
     f' description="test-ds">{AROUND}{TAGS}<askData enablement="SiteDefault"/></datasource>'
@@ -63,7 +63,7 @@ def test_data_source_by_its_id(server: Server):
 @pytest.mark.parametrize(
     "body",
     [
-        # TSC, datasource_get_no_owner.xml. This user may not see the project, either.
+        # TSC, datasource_get_no_owner.xml. This user may see neither the owner nor the project.
         f'<datasource id="{LUID}" name="Sales" {TIMES}/>',
         f'<datasource id="{LUID}" name="Sales" {TIMES} new="1"><news x="2"/><tags/></datasource>',
     ],
@@ -90,7 +90,7 @@ def test_data_source_without_a_stamp(server: Server, stamp: str):
 
 
 def test_size(server: Server, tmp_path: Path):
-    """Prevents: a download fails or has no limit because only a list of all fields has the size."""
+    """Prevents: a download fails or has no limit because the size is only in a list of all fields."""
     others = IN_FULL.replace(LUID, OTHER).replace('size="3"', 'size="999"')
     package = raw(bytes(9 * 10**6), Content_Disposition="attachment")
     with (
@@ -169,7 +169,7 @@ def test_a_revision_without_a_number(server: Server):
 
 
 def test_pages_that_are_smaller_than_asked_for(server: Server):
-    """Prevents: the second page of a list is overlooked if the server's pages are smaller."""
+    """Prevents: the second page of a list is overlooked if pages are smaller than requested."""
     first, second = (
         page("datasources", each, total=2) for each in (IN_FULL.replace(LUID, OTHER), IN_FULL)
     )
@@ -199,7 +199,7 @@ def project(name: str, luid: str, about: str = "") -> str:
 
 
 def test_who_may_publish(server: Server):
-    """Prevents: the doctor cannot tell who may publish because it does not ask for all fields."""
+    """Prevents: the command `doctor` requests too few fields to tell where the user may publish."""
     projects = [
         project("Sales", "1", 'topLevelProject="true" writeable="true"'),
         project("HR", "2", 'topLevelProject="true" writeable="false"'),

@@ -1,4 +1,4 @@
-"""Errors, as recorded elsewhere."""
+"""Errors of Tableau and of gateways, modelled on public recordings."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def too_busy(caught: pytest.ExceptionInfo[RefreshError]) -> bool:
 
 @pytest.mark.parametrize(("status", "body"), BUSY)
 def test_busy_server(server: Server, status: int, body: bytes):
-    """Prevents: an error blames the server's address although the server is only too busy."""
+    """Prevents: an error blames the server's address although the server is merely busy."""
     answer = raw(body, status=status, Content_Type="text/html", Retry_After="0")
     with server.saying("GET", ITEM, answer), pytest.raises(RefreshError) as caught:
         server.site.find_by_luid(LUID)
@@ -155,7 +155,7 @@ def test_conflict_of_an_update(server: Server):
     assert "Rename" not in str(caught.value)
 
 
-# TSC, exceptions.py: what gateways and Tableau's older services send instead of an error.
+# TSC, exceptions.py: answers that gateways and Tableau's older services send instead of an error.
 ODD: dict[str, tuple[bytes, str]] = {
     "html": (HTML, "does not answer like a Tableau Server"),
     "json": (PROBLEM, "does not answer like a Tableau Server"),
@@ -226,7 +226,7 @@ def test_server_that_asks_to_wait_for_long(server: Server):
 
 
 def test_a_mistake_of_ours(server: Server, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a bug of the pipeline passes for an error of the server, and is tried again."""
+    """Prevents: a bug of the pipeline passes for an error of the server, and the call is repeated."""
     monkeypatch.setattr(rest, "valid_time", None)
     with (
         server.saying("GET", ITEM, xml(BY_ID)),

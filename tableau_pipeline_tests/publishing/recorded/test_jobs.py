@@ -1,4 +1,4 @@
-"""Jobs by their ids, as recorded elsewhere."""
+"""Answers about single jobs, modelled on public recordings."""
 
 from datetime import UTC, datetime
 from typing import Any

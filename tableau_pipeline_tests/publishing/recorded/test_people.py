@@ -1,4 +1,4 @@
-"""Users, groups and tokens; permissions, tags and warnings, as recorded elsewhere."""
+"""Users, groups and tokens; permissions, tags and warnings, modelled on public recordings."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -24,14 +24,14 @@ WARNINGS = f"sites/[^/]+/dataQualityWarnings/datasource/{LUID}"
 
 
 def group(luid: str, name: str, domain: str | None) -> str:
-    """REST reference, Query Groups; TSC, group_get.xml."""
+    """A group, as in REST reference, Query Groups, and TSC, group_get.xml."""
     inside = f'<domain name="{domain}"/>' if domain else ""
     more = "<import domainName='x' siteRole='Viewer'/>" if domain == "old" else ""
     return f'<group id="{luid}" name="{name}" minimumSiteRole="Viewer">{inside}{more}</group>'
 
 
 def user(luid: str, name: str, domain: str | None) -> str:
-    """TSC, user_get.xml and user_get_all_fields.xml. Only the latter has a domain."""
+    """A user, as in TSC, user_get.xml and user_get_all_fields.xml. Only the latter has a domain."""
     inside = f'<domain name="{domain}"/>' if domain else ""
     return (
         f'<user id="{luid}" name="{name}" authSetting="TableauIDWithMFA" siteRole="Creator"'
@@ -84,7 +84,7 @@ def test_backslash_in_a_name(server: Server, kind: str, path: str, item: Any):
 
 @KINDS
 def test_name_that_is_listed_twice(server: Server, kind: str, path: str, item: Any):
-    """Prevents: a user or group that a list has twice passes for two users or groups."""
+    """Prevents: a user or group that occurs twice in a list counts as two."""
     twice = [item("1", "Ann", "local")] * 2
     with server.saying("GET", path, page(f"{kind}s", *twice)):
         assert properties.find_named(server.site, kind, "Ann") == "1"
@@ -122,7 +122,7 @@ TOKENS = (
 
 
 def test_tokens(server: Server):
-    """Prevents: a token without an end hides the end of the token in use."""
+    """Prevents: a token that never expires hides when the other tokens expire."""
     answer = xml(f"<personalAccessTokens>{''.join(TOKENS)}</personalAccessTokens>")
     new_year = datetime(2026, 1, 1, tzinfo=UTC)
     with server.saying("GET", f"{USERS}/[^/]+/personal-access-tokens", answer):
@@ -132,7 +132,7 @@ def test_tokens(server: Server):
 
 
 def test_no_look_at_a_token_that_is_not_used(server: Server):
-    """Prevents: the doctor looks for the token of a connected app, which has no token."""
+    """Prevents: the command `doctor` looks for the token of a connected app, which has no token."""
     path = f"{USERS}/[^/]+/personal-access-tokens"
     with server.saying("GET", path, error(401, "401002")) as asked:
         assert [*access_checks.on_token(server.site, "")] == []
@@ -148,8 +148,8 @@ RULES = (
 TAKEN = {("1", "Read"): "Allow", ("1", "Write"): "Deny", ("1", "PulseMetricDefine"): "Allow",
          ("1", "New"): "Allow"}  # fmt: skip
 OTHERS = (
-    # REST reference, Query Data Source Permissions; group sets since 3.22; and kinds of grantees
-    # that may follow.
+    # REST reference, Query Data Source Permissions; group sets since 3.22; and invented grantees,
+    # as later versions may add.
     RULES.format('<user id="2"/>'),
     RULES.format('<groupSet id="3" name="All"/>'),
     RULES.format('<serviceAccount id="4"/>'),

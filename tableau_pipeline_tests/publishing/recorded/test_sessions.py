@@ -1,4 +1,4 @@
-"""Answers about the server, and answers to a sign-in, as recorded elsewhere."""
+"""Answers about the server, and answers to a sign-in, modelled on public recordings."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_server_without_a_version(server: Server, sign_in: SignIn, body: str):
 # TSC, auth_sign_in.xml.
 WHO = f'<site id="{OTHER}" contentUrl="Samples"/><user id="{LUID}"/>'
 CREDENTIALS = f'<credentials token="t0ken">{WHO}</credentials>'
-# REST reference, Sign In, since 3.20: how long the session lives; and attributes that may follow.
+# REST reference, Sign In, since 3.20: how long the session lives; and invented attributes.
 LATER = (
     '<credentials token="t0ken" estimatedTimeToExpiration="239:59:59" new="1">'
     f'<site id="{OTHER}" contentUrl="" name="x"/><user id="{LUID}"/><news/></credentials>'

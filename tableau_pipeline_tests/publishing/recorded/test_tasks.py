@@ -1,4 +1,4 @@
-"""Refresh tasks and their schedules, as recorded elsewhere."""
+"""Refresh tasks and their schedules, modelled on public recordings."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ TARGET = f'<datasource id="{LUID}"/>'
 
 
 def task(schedule: str, *, luid: str = "1", target: str = TARGET) -> str:
-    """TSC, tasks_with_interval.xml and tasks_with_workbook_and_datasource.xml."""
+    """A task, as in TSC, tasks_with_interval.xml and tasks_with_workbook_and_datasource.xml."""
     about = f'id="{luid}" priority="50" consecutiveFailedCount="0" type="RefreshExtractTask"'
     return f"<task><extractRefresh {about}>{schedule}{target}</extractRefresh></task>"
 
 
 def schedule(frequency: str, start: str, *intervals: str, about: str = "", end: str = "") -> str:
-    """A schedule with its times: a part of a task on Cloud, and an answer of its own on Server."""
+    """A schedule with its times. Cloud sends it inside a task, and Server as an answer of its own."""
     until = f'end="{end}"' if end else ""
     inside = "".join(f"<interval {each}/>" for each in intervals)
     return (
@@ -119,7 +119,7 @@ TIMES = schedule("Daily", "23:00:00", about='id="b60b" name="Every night" ' + NE
     ],
 )
 def test_times_of_a_schedule(server: Server, answer: Any, when: str, cron: str | None):
-    """Prevents: a hidden schedule hides its tasks, or the pipeline asks for a schedule again."""
+    """Prevents: a hidden schedule hides its tasks, or the pipeline requests one schedule twice."""
     with server.saying("GET", SCHEDULE, answer) as asked:
         found = tasks_of(
             server,
@@ -144,7 +144,7 @@ def test_site_without_tasks(server: Server):
 
 @pytest.mark.parametrize(("status", "code"), [(403, "403004"), (401, "401002")])
 def test_tasks_that_may_not_be_seen(server: Server, status: int, code: str):
-    """Prevents: tasks that the user may not see pass for no tasks, and later undo a publish."""
+    """Prevents: tasks that the user may not see count as absent, and one of them undoes a publish."""
 
     def respond(call: Call) -> None:
         error(status, code)(call)
