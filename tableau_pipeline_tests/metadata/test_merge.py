@@ -125,7 +125,7 @@ def test_what_a_person_wrote_first_stays(first, declared, policy):
 
 
 def test_a_value_that_was_declared_as_it_stood():
-    """Prevents: a person's value that was once declared is removed, or ignores a new declaration."""
+    """Prevents: a person's value that was once declared is removed, or does not change."""
     theirs = merge({CAPTION: "Net"}, [{}], {CAPTION: "Net"}, on_conflict="keep")
     edited = merge({CAPTION: "Net"}, [theirs.written], {CAPTION: "x"}, on_conflict="keep")
     again = merge({CAPTION: "Net"}, [edited.written], {CAPTION: "Net"}, on_conflict="keep")

@@ -337,7 +337,7 @@ def test_job_that_the_server_hides(shop: Shop):
 def test_jobs_of_a_name(
     tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path, tmp_path: Path
 ):
-    # Prevents: a job that may change the data source is overlooked, or a job on another one counts.
+    # Prevents: a job that may change the data source is overlooked, or another's job counts.
     awkward = f"R&D, {name}"
     broken = tmp_path / "broken.hyper"
     broken.write_bytes(b"no database")

@@ -60,7 +60,7 @@ def end_a_warning(given: SimpleNamespace) -> None:
         properties.set_warning(given.site, given.luid, "x", text)
 
 
-# For each call: the method and the path of the request that gets the answer, and the function.
+# For each call: the method and path of the request that gets the answer, and the call itself.
 ITEM = "sites/[^/]+/datasources/[^/]+"
 WARNINGS = "sites/[^/]+/dataQualityWarnings/datasource/[^/]+"
 CALLS: dict[str, tuple[str, str, Callable[[SimpleNamespace], object]]] = {
@@ -140,14 +140,14 @@ QUICK: list[Any] = [
 ]
 HEAVY: list[Any] = [hostile.bomb, hostile.endless, hostile.endless_chunks, hostile.busy]
 SLOW: list[Any] = [hostile.slow, hostile.slow_headers]
-# Pairs of an answer that reports success and a call that needs no content.
+# Calls that succeed in spite of the answer: it reports success, and they need no content.
 NO_ERRORS = {
     *(
         (answer, call)
         for answer in ("nothing", "empty", "endless_list", "other_clock")
         for call in ("untag", "cancel", "take permissions", "warn", "end a warning")
     ),
-    # After a refused cancel, the pipeline looks at the job. A hidden user goes by the LUID.
+    # After a refused cancel, the pipeline looks at the job. It shows a hidden user's LUID.
     ("refusal", "cancel"),
     ("refusal", "name of a user"),
 }
@@ -326,7 +326,7 @@ def cut(length: int) -> Callable[[bytes], bytes]:
 
 def flagged(flags: bytes) -> Callable[[bytes], bytes]:
     def change(content: bytes) -> bytes:
-        # The flags follow the signature and one version, or the signature and two versions.
+        # The flags are at byte 6 of a member's own header, and at byte 8 of its directory entry.
         for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
             start = content.index(signature) + at
             content = content[:start] + flags + content[start + 2 :]
@@ -349,7 +349,7 @@ def test_damaged_package(tmp_path: Path, damage: Callable[[bytes], bytes]):
 
 
 def test_several_files(tmp_path: Path):
-    """Prevents: the pipeline takes one of several extracts in a package for all rows."""
+    """Prevents: the pipeline reads only one of several extracts in a package."""
     path = package(tmp_path / "a.tdsx")
     with zipfile.ZipFile(path, "a") as opened:
         opened.writestr("b.hyper", b"")

@@ -132,7 +132,7 @@ def test_ids_of_tables(tableau: TableauSite, star: Package, form: str):
 
 
 def model_of(site: TableauSite, *captions: tuple[str, str]) -> Any:
-    """Let the server answer questions about its tables with the ids and captions."""
+    """Let the server describe its tables with these ids and captions."""
     tables = [{"logicalTableId": id_, "caption": caption} for id_, caption in captions]
 
     def answered(response: Any, **_: Any) -> None:
@@ -144,7 +144,7 @@ def model_of(site: TableauSite, *captions: tuple[str, str]) -> Any:
 
 
 def test_captions_tell_tables_of_other_ids(tableau: TableauSite, star: Package):
-    """Prevents: a table id of an unknown form makes a count fail, or count another table."""
+    """Prevents: a table id of an unknown form makes a count fail, or counts another table."""
     luid, asked = star.published(tableau, with_ids(star, "{short}")), dict.fromkeys(star.tables)
     ids = [
         each.get("id", "") for each in etree.fromstring(with_ids(star, "{short}")).iter("object")
@@ -161,7 +161,7 @@ def test_captions_tell_tables_of_other_ids(tableau: TableauSite, star: Package):
 
 
 def test_an_id_beats_an_edited_caption(tableau: TableauSite, star: Package):
-    """Prevents: a person's caption leads to the number of rows of another table."""
+    """Prevents: the pipeline counts another table because a person has edited a caption."""
     luid = star.published(tableau)
     one, two = (each.get("id", "") for each in etree.fromstring(star.tds).iter("object"))
     with model_of(tableau, (one, "customers"), (two, "orders")):

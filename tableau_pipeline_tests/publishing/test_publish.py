@@ -101,7 +101,7 @@ def test_found_in_its_own_project_only(tableau: TableauSite, default: str, name:
 def test_found_in_any_case(
     tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path, spelt: str
 ):
-    # Prevents: a taken name in another case passes for free, and the publish fails.
+    # Prevents: a name that is taken in another case counts as free, and the publish fails.
     theirs = spelt.format(name)
     created = published(tableau, small, name=theirs, project_id=default)
     assert tableau.find_by_name(theirs.swapcase(), project_id=default) == created

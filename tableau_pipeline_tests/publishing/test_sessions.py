@@ -210,7 +210,7 @@ def test_session_that_ends_while_a_job_runs(shop: Shop):
     ids=["between two blocks", "after the last block"],
 )
 def test_session_that_ends_during_an_upload(shop: Shop, large: Path, when: ExpireSessions):
-    # Prevents: a payload arrives in part, or twice, because the session ends in between.
+    # Prevents: a payload arrives in part, or twice, because the session ends during its upload.
     with shop.sandbox.armed(when) as fault:
         job = shop.update(INSERT, upload=shop.site.upload(large))
     assert finished(shop.site, job) == (Outcome.DONE, "")
@@ -283,7 +283,7 @@ def test_every_call_of_a_refresh(
 def test_people_by_an_app(
     sign_in: SignIn, app: ConnectedApp, sales: RemoteDatasource, tableau: TableauSite
 ):
-    """Prevents: a connected app cannot set permissions although `people` is set."""
+    """Prevents: a connected app cannot set permissions although its option `people` allows this."""
     with sign_in(app) as site, pytest.raises(SignInError, match="401002"):
         properties.find_named(site, "group", "All Users")
     with sign_in(replace(app, people=True)) as site:

@@ -1,4 +1,4 @@
-"""Tests of TSC's undocumented names, which show what an upgrade of TSC has broken."""
+"""Tests of undocumented names of TSC (tableauserverclient): they show what an upgrade breaks."""
 
 from inspect import signature
 from xml.etree.ElementTree import fromstring

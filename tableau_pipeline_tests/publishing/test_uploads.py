@@ -70,7 +70,7 @@ def test_a_block_that_never_arrives(shop: Shop, large: Path):
 
 
 def test_a_file_of_one_block_has_no_number(shop: Shop, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a single block is sent with a number, which an old server may not know."""
+    """Prevents: a single block is sent with a sequence number, which old servers may reject."""
     urls = []
     real = requests.Session.put
     monkeypatch.setattr(

@@ -15,7 +15,7 @@ ROW = {"tableau_pipeline_count": 8}
 
 
 def field(name: str, table: str | None = "Extract_5D2B2CAE1CFD41D6B4B0F0D6D4A8E0B2") -> dict:
-    """A field as in the tests of tableau-mcp. `table` is None for a service that names no tables."""
+    """A field as in the tests of tableau-mcp; `table` is None if the service names no tables."""
     shown = {"fieldName": name, "fieldCaption": name.title(), "dataType": "INTEGER"}
     more = {"defaultAggregation": "SUM", "columnClass": "COLUMN", "description": "new"}
     return shown | more | ({"logicalTableId": table} if table else {})

@@ -90,7 +90,7 @@ def test_data_source_without_a_stamp(server: Server, stamp: str):
 
 
 def test_size(server: Server, tmp_path: Path):
-    """Prevents: a download fails or has no limit because the size is only in a list of all fields."""
+    """Prevents: a download fails or has no limit: only a list of all fields has the size."""
     others = IN_FULL.replace(LUID, OTHER).replace('size="3"', 'size="999"')
     package = raw(bytes(9 * 10**6), Content_Disposition="attachment")
     with (
@@ -101,7 +101,7 @@ def test_size(server: Server, tmp_path: Path):
         assert server.site.megabytes(LUID) == 3
         assert "fields=_all_" in asked[0]
         assert "filter=name:eq:Sales" in asked[0].replace("%3A", ":")
-        # The limit is twice the size, with one more megabyte because servers round the size.
+        # The limit is 2 * (size + 1) megabytes, because servers round the size.
         with pytest.raises(RefreshError, match=r"larger than 8\.39 MB"):
             server.site.download(LUID, tmp_path)
 

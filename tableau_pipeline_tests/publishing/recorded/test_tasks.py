@@ -19,7 +19,7 @@ def task(schedule: str, *, luid: str = "1", target: str = TARGET) -> str:
 
 
 def schedule(frequency: str, start: str, *intervals: str, about: str = "", end: str = "") -> str:
-    """A schedule with its times. Cloud sends it inside a task, and Server as an answer of its own."""
+    """A schedule with its times. Cloud sends it in a task, and Server as an answer of its own."""
     until = f'end="{end}"' if end else ""
     inside = "".join(f"<interval {each}/>" for each in intervals)
     return (
@@ -144,7 +144,7 @@ def test_site_without_tasks(server: Server):
 
 @pytest.mark.parametrize(("status", "code"), [(403, "403004"), (401, "401002")])
 def test_tasks_that_may_not_be_seen(server: Server, status: int, code: str):
-    """Prevents: tasks that the user may not see count as absent, and one of them undoes a publish."""
+    """Prevents: tasks that the user may not see count as absent, and one undoes a publish."""
 
     def respond(call: Call) -> None:
         error(status, code)(call)

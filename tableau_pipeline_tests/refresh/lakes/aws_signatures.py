@@ -22,7 +22,7 @@ def is_signed(call: Call, key: str, secret: str) -> bool:
 
 
 def sign(call: Call, key: str, secret: str) -> None:
-    """Sign a signed request with another key, which has no session token."""
+    """Sign a request again, with another key and without a session token."""
     found = _HEADER.fullmatch(call.headers["Authorization"] or "")
     assert found
     del call.headers["x-amz-security-token"], call.headers["Authorization"]

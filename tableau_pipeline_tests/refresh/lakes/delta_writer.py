@@ -40,7 +40,7 @@ def z85(data: bytes) -> str:
 
 
 def vector(positions: frozenset[int], *, is_run: bool = False) -> bytes:
-    """A bitmap in the form of Delta's files. The high half of each position is 0."""
+    """A deletion vector in the form of Delta's files. Positions must be less than 2^32."""
     bitmap = BitMap(positions)
     if is_run:
         bitmap.run_optimize()
@@ -53,7 +53,7 @@ class DeltaWriter:
     Attributes:
         physical: the name of each column in the files.
         features: the features that readers must support.
-        kinds: the places for vectors: in the log, or in files with a relative or an absolute path.
+        kinds: the places for vectors: the log (i), files with a relative (u) or absolute (p) path.
         widened: the new type of each column whose type is narrower in the files.
         mapped_by: what identifies mapped columns in files: "name" or "id".
     """
@@ -186,7 +186,7 @@ class DeltaWriter:
         return found
 
     def describe(self, names: Mapping[str, str]) -> None:
-        """Describe the table again. `names` has new names for some of the columns."""
+        """Describe the columns in the next commit. `names` has new names for some of them."""
         fields = [
             {
                 "name": names.get(name, name),

@@ -160,7 +160,7 @@ class IcebergWriter:
                 grown[name] = now - before
             else:
                 again.add(name)
-        # Drop the delete files of data files that have rows again.
+        # Drop the delete files of data files in which deleted rows have come back.
         dropped = [entry for entry in self._deletes if again & {*entry.of}]
         self._deletes = [entry for entry in self._deletes if entry not in dropped]
         again |= {name for entry in dropped for name in entry.of if name in self._files}

@@ -1,6 +1,7 @@
 """Lake tables with deletes that the tests write themselves, and a ledger of their rows.
 
-The libraries cannot write such tables. Tests compare the rows that they read with the ledger.
+delta-rs and pyiceberg cannot write most of these tables. The tests compare the rows that the
+pipeline reads with the ledger.
 """
 
 import random
@@ -120,7 +121,7 @@ def change(draw: random.Random, writer: Writer, *, first_id: int) -> None:
 
 
 def write_parquet(draw: random.Random, path: Path, rows: Sequence[Row], schema: pa.Schema) -> None:
-    """Write rows as other engines may: in several row groups, with time stamps of both kinds."""
+    """Write rows as other engines may: in several row groups, with INT96 or INT64 time stamps."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(
         pa.Table.from_pylist([*rows], schema),

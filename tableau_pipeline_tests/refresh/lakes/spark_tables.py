@@ -1,7 +1,7 @@
 """Write Delta and Iceberg tables with Spark itself: `python spark_tables.py FOLDER`.
 
-Run this script in an environment whose Spark has a jar of both formats. The script writes tables
-into the folders `delta` and `iceberg`. The folders `delta.rows` and `iceberg.rows` get the rows
+Run this script in an environment with a version of Spark for which both formats have a jar. The
+script writes tables into the folders `delta` and `iceberg`. The folders `delta.rows` and `iceberg.rows` get the rows
 that Spark reads from the tables.
 """
 
@@ -112,7 +112,7 @@ _ICEBERG = {
 }
 
 
-# How many tables of each format are drawn.
+# How many tables of each format are drawn at random.
 DRAWN = 50
 _WRITTEN = 40
 

@@ -1,4 +1,4 @@
-"""A data source whose model is a lake table, and Iceberg tables as other engines write them."""
+"""A data source that reads a lake table, and Iceberg tables as other engines write them."""
 
 import gzip
 from collections.abc import Iterable
@@ -60,7 +60,7 @@ def in_order(rows: pa.Table) -> list[str]:
 
 def _plain(value: object) -> object:
     tz = getattr(value, "tzinfo", None)
-    # Tableau's date and time has no zone.
+    # Tableau's type for dates with times has no zone.
     return value.replace(tzinfo=None) if tz else value
 
 
@@ -125,7 +125,7 @@ def in_catalog(table: Table) -> InCatalog:
 class HadoopTable:
     """A table without a catalog. Its versions are numbered files, and a hint names one version.
 
-    pyiceberg itself writes the metadata elsewhere, with a catalog of its own.
+    pyiceberg needs a catalog and writes its metadata to another folder. This class copies them.
     """
 
     def __init__(self, catalog: SqlCatalog, name: str, rows: pa.Table) -> None:
@@ -167,7 +167,7 @@ def folder_of(table: Table) -> Path:
 def add_hive_files(table: Table, rows: pa.Table) -> None:
     """Add rows as files of a Hive table, which lack partition columns and field ids.
 
-    All partition fields of the table must be identities.
+    All partition fields of the table must have the identity transform.
     """
     schema = table.schema()
     if table.name_mapping() is None:

@@ -151,7 +151,7 @@ class Iceberg:
     def _free(self) -> list[NestedField]:
         """The columns that are neither the key nor have ever partitioned the table.
 
-        pyiceberg does not write to a table that has dropped a column of another kind.
+        pyiceberg does not write to a table that has dropped its key or a partition column.
         """
         used = {each.source_id for spec in self.table.specs().values() for each in spec.fields}
         _, *fields = sorted(self.table.schema().fields, key=lambda field: field.name != "id")

@@ -60,7 +60,7 @@ def as_texts(rows: Iterable[Row]) -> Counter[tuple[str, ...]]:
 
 
 def _as_text(value: object) -> str:
-    # Tableau's date and time has no zone.
+    # Tableau's type for dates with times has no zone.
     return str(value.replace(tzinfo=None) if isinstance(value, datetime) else value)
 
 
@@ -97,7 +97,7 @@ def versions(
 
 
 def check_table(connection: Connection, writer: Writer, draw: random.Random, copies: LocalCopies):
-    """Compare each version of a drawn table, and the shared rows of versions, with the ledger."""
+    """Compare each version of a drawn table, and the rows that versions share, with the ledger."""
     before: tuple[Snapshot, Ledger] | None = None
     for newest, ledger in versions(writer, draw, copies):
         rows = as_texts(ledger.rows())
@@ -255,7 +255,7 @@ def test_deletes_in_files_of_another_format(pipeline: Pipeline, tmp_path: Path):
 
 
 def test_deletes_by_values(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: rows with equality deletes are published, or the refusal names no remedy."""
+    """Prevents: rows that equality deletes remove are published, or the refusal names no remedy."""
     writer = iceberg(tmp_path / "lake", 2)
     follow(pipeline, "iceberg", writer.location)
     writer.delete_by_values("id", "word")

@@ -1,4 +1,4 @@
-"""Iceberg's catalogs, its versions, and files that pyiceberg never writes."""
+"""Iceberg's catalogs, the versions of its tables, and files that pyiceberg never writes."""
 
 import json
 from collections.abc import Generator
@@ -68,11 +68,11 @@ def test_versions_beyond_a_gap(pipeline: Pipeline, lake: HadoopTable):
 
 @pytest.mark.parametrize("name", ["v10.gz.metadata.json", "v10.metadata.json.gz"])
 def test_no_hint(pipeline: Pipeline, lake: HadoopTable, name: str):
-    """Prevents: a table cannot be read because its hint is missing or its metadata are packed."""
+    """Prevents: a table cannot be read because its hint is missing or its metadata are zipped."""
     lake.table.append(rows_of([2]))
     lake.write(name)
     (lake.metadata / "version-hint.text").unlink()
-    # Hadoop leaves both of these files behind.
+    # Hadoop may leave two such files behind, which are no versions of the table.
     lake.table.append(rows_of([3]))
     lake.write(f"{uuid4()}.metadata.json")
     lake.write(".v99.metadata.json.crc")
@@ -217,7 +217,7 @@ class Rest:
 def rest(
     catalog: SqlCatalog, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[Rest]:
-    """A catalog whose table is the model of the pipeline."""
+    """A catalog with the table that the pipeline publishes."""
     rest = Rest(table_of(catalog, rows_of([1])))
 
     class Handler(BaseHTTPRequestHandler):
@@ -329,7 +329,7 @@ def test_a_partition_column_that_pyiceberg_rounds(pipeline: Pipeline, catalog: S
     made = table_of(catalog, ROWS.slice(0, 0))
     with made.update_spec() as change:
         change.add_identity("double")
-    # These files have the column "double".
+    # These files have the column "double", so its rounded partition value is not used.
     made.append(ROWS)
     follow(pipeline, "iceberg", in_catalog(made))
     pipeline.run()

@@ -1,4 +1,4 @@
-"""Lake tables as models: a refresh publishes exactly the rows of the table's version."""
+"""Lake tables as sources: a refresh publishes exactly the rows of the table's version."""
 
 import json
 import random
@@ -112,7 +112,7 @@ def test_all_kinds_of_changes(pipeline: Pipeline, lake: Any):
     """Prevents: values stay published under the name, or in the place, of another column."""
     for number, kind in enumerate(KINDS[::-1] + KINDS[6:8], 100):
         lake.change(kind, {number, number + 100}, number)
-        # The kinds "again" and "swap" change neither the names of columns nor the files.
+        # "again" and "swap" change neither column names nor files, so each gets its own refresh.
         if number % 3 == 0 or kind in ("again", "swap"):
             accepted(pipeline)
             assert published(pipeline) == in_order(lake.rows()), kind
@@ -123,7 +123,7 @@ POLICIES = st.sampled_from([BY_ID, BY_ID, Append("id"), ReplaceAll(), Diff(("id"
 CHANGES = st.lists(st.tuples(st.sampled_from(KINDS[:6] + KINDS), IDS), min_size=1, max_size=3)
 # The columns by which the table is partitioned at first.
 PARTITIONS = st.sampled_from([(), (), ("word",), ("made",), ("made", "word")])
-# A window may change its column, grow or shrink, and the day of the refresh may go back.
+# From step to step, a window may have another column or length, and the day may go back.
 WINDOWS = st.none() | st.builds(
     Retain,
     column=st.sampled_from(["made", "sent"]),
@@ -378,7 +378,7 @@ def test_a_change_of_any_column(pipeline: Pipeline, tmp_path: Path):
     """Prevents: the comparison of columns overlooks a changed value."""
     values = ROWS.drop_columns("id")
     usual, *_ = values.to_pylist()
-    # In each row, one column changes. The rows cover all pairs of the column's values.
+    # In each row, one column changes. The rows cover all pairs of the values of every column.
     pairs = [
         ({**usual, name: before}, {**usual, name: after})
         for name in values.schema.names
@@ -430,7 +430,7 @@ def test_columns_that_are_refused(
 
 @pytest.mark.slow
 def test_instants_in_a_zone(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: a declared time zone shifts no instants of a lake table, or prevents updates."""
+    """Prevents: a declared time zone does not shift the instants of a lake table, or stops updates."""
     lake, winter = tmp_path / "lake", datetime(2024, 1, 1, 12, tzinfo=UTC)
     at = pa.array([winter], pa.timestamp("us", "UTC"))
     write_deltalake(lake, rows_of([1]).append_column("at", at))

@@ -89,7 +89,7 @@ def test_delta(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
 
 @pytest.mark.slow
 def test_deletes(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
-    """Prevents: deleted rows are published because the pipeline does not find a vector's object."""
+    """Prevents: deleted rows are published because a deletion vector's object is not found."""
     writer = DeltaWriter(tmp_path / "orders", random.Random(1), by=["word"])
     writer.kinds = "iu"
     url = f"{store.url}/{tmp_path.name}/orders"
@@ -131,7 +131,7 @@ def test_vacuumed(pipeline: Pipeline, store: ObjectServer, tmp_path: Path):
         table.delete(f"id = {id_}")
         table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert f"a file of the snapshot that is published is gone ({store.url}/" in pipeline.decide()
-    # A new process has not read the footers before.
+    # Act like a new process, which has not read the footers before.
     lake_files._footer.cache_clear()
     assert "the snapshot that is published is gone" in pipeline.decide()
 

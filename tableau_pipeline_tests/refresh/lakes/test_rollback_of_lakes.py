@@ -39,7 +39,7 @@ def test_a_lake_table_goes_back(pipeline: Pipeline, make: Any, catalog: Any, tmp
 def test_files_that_the_table_has_removed(
     pipeline: Pipeline, make: Any, catalog: Any, tmp_path: Any
 ):
-    """Prevents: a rollback to removed files sends something, or leaves a hold."""
+    """Prevents: a refused rollback to removed files changes something, or stops later refreshes."""
     lake = make(tmp_path, catalog)
     follow(pipeline, lake.format, lake.location)
     first = pipeline.run().checkpoint

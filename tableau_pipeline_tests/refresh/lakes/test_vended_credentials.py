@@ -56,7 +56,7 @@ def gate(
 def written(
     gate: Gate, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[SqlCatalog]:
-    """The catalog with which tables are written; the gate does not see the writes."""
+    """The catalog with which tests write tables. The writes go to the store, past the gate."""
     with pytest.MonkeyPatch.context() as direct:
         for name, value in gate.server.settings.items():
             direct.setenv(name, value)
@@ -105,7 +105,7 @@ def test_a_publish_and_an_update(
     catalog: VendingCatalog,
     caplog: pytest.LogCaptureFixture,
 ):
-    """Prevents: a table is read with wrong credentials, or a log shows the catalog's."""
+    """Prevents: a table is read with wrong credentials, or a log shows credentials of the catalog."""
     caplog.set_level(logging.DEBUG)
     # At DEBUG, the gate itself would log the requests that it passes on.
     caplog.set_level(logging.INFO, "urllib3")
@@ -166,7 +166,7 @@ def test_no_credentials_of_the_catalog(
     monkeypatch: pytest.MonkeyPatch,
     is_asked: bool,
 ):
-    """Prevents: a catalog that gives no credentials keeps the environment's from being used."""
+    """Prevents: credentials in the environment are not used when a catalog gives none."""
     current_version(LakeTable(iceberg=ORDERS))
     assert lent._loans
     gate.guarded = ""

@@ -1,6 +1,7 @@
-"""Keep a store as this release writes it: `python -m tableau_pipeline_tests.refresh.releases.keep`.
+"""Keep the pipeline's files as this release writes them, for the tests of later releases.
 
-Run it once, right before a release: later releases must be able to go on with the store.
+Run `python -m tableau_pipeline_tests.refresh.releases.keep` once, right before a release. Later
+releases must be able to go on with these files.
 """
 
 import shutil
@@ -41,20 +42,20 @@ def star() -> Declaration:
 
 
 def held() -> Declaration:
-    """A data source that `write` leaves held, with an update whose outcome is not recorded."""
+    """A data source that `write` leaves with a hold and an update without a recorded outcome."""
     table = Table("flights", "held", policy=Diff(("flight_id",)), guard=LAX)
     return replace(declared("Held"), tables=(table,))
 
 
 @contextmanager
 def opened(folder: Path, declaration: Declaration) -> Generator[Pipeline]:
-    """Open a store and its server."""
+    """Run the sandbox of a folder, and yield a pipeline with its files there."""
     with running_sandbox(folder / "sandbox") as sandbox, session(sandbox) as eyes:
         yield Pipeline(sandbox, eyes, folder / "data", declaration)
 
 
 def write(folder: Path) -> None:
-    """Publish and update two data sources; leave a hold, an open request, a plan, an approval."""
+    """Publish and update two data sources; leave a hold, an open request, a plan and an approval."""
     with opened(folder, star()) as pipeline:
         pipeline.model("airlines", airlines())
         for count in (5, 9):
@@ -85,7 +86,7 @@ def write(folder: Path) -> None:
 
 
 def main() -> None:
-    """Write the store of this release."""
+    """Write the archive with the files of this release."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         write(folder)
