@@ -98,7 +98,7 @@ def test_columns_follow_the_file(shape: Shape):
 
 
 def test_the_database_of_an_extract_keeps_its_types():
-    """Prevents: an extract of a database looks changed, or database columns get the file's types."""
+    """Prevents: a database's extract looks changed, or database columns get the file's types."""
     shape = SHAPES["extract of a database"]
     tables = {"Extract": [(name, type_) for name, type_ in shape.tables["Extract"]]}
     file = Tds(shape.content)

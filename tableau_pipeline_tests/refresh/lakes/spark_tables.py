@@ -1,8 +1,8 @@
 """Write Delta and Iceberg tables with Spark itself: `python spark_tables.py FOLDER`.
 
 Run this script in an environment with a version of Spark for which both formats have a jar. The
-script writes tables into the folders `delta` and `iceberg`. The folders `delta.rows` and `iceberg.rows` get the rows
-that Spark reads from the tables.
+script writes tables into the folders `delta` and `iceberg`. The folders `delta.rows` and
+`iceberg.rows` get the rows that Spark reads from the tables.
 """
 
 import random

@@ -430,7 +430,7 @@ def test_columns_that_are_refused(
 
 @pytest.mark.slow
 def test_instants_in_a_zone(pipeline: Pipeline, tmp_path: Path):
-    """Prevents: a declared time zone does not shift the instants of a lake table, or stops updates."""
+    """Prevents: a declared time zone does not shift a lake table's instants, or stops updates."""
     lake, winter = tmp_path / "lake", datetime(2024, 1, 1, 12, tzinfo=UTC)
     at = pa.array([winter], pa.timestamp("us", "UTC"))
     write_deltalake(lake, rows_of([1]).append_column("at", at))

@@ -105,7 +105,7 @@ def test_a_publish_and_an_update(
     catalog: VendingCatalog,
     caplog: pytest.LogCaptureFixture,
 ):
-    """Prevents: a table is read with wrong credentials, or a log shows credentials of the catalog."""
+    """Prevents: a table is read with wrong credentials, or a log shows the catalog's secrets."""
     caplog.set_level(logging.DEBUG)
     # At DEBUG, the gate itself would log the requests that it passes on.
     caplog.set_level(logging.INFO, "urllib3")
@@ -205,7 +205,7 @@ def test_a_renewal_that_fails(
     snapshot = iceberg.read(ORDERS, asset_key="orders", number=None, copies=pipeline.copies)
     assert snapshot
     names = [file.name for file in snapshot.parts[0].files]
-    # The store keeps credentials for a tenth of a second, even if they expire soon.
+    # obstore keeps credentials for a tenth of a second, even if they expire soon.
     time.sleep(0.2)
     catalog.failure = '{"config": {"s3.session-token": "handed-out-then"}}'
     why = r"Reading s3://\S+ failed: The catalog rest cannot be asked for the Iceberg table db.ord"

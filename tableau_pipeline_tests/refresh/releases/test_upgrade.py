@@ -1,4 +1,4 @@
-"""Refreshes go on with the stores that earlier releases wrote, and lose nothing."""
+"""Refreshes go on with the files that earlier releases stored, and lose nothing."""
 
 import os
 import time
@@ -28,7 +28,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The data folder and the server that a release has left, moved to another place."""
     with ZipFile(FOLDER / f"{request.param}.zip") as archive:
         archive.extractall(tmp_path)
-    # The files look so old that the processes that wrote them count as ended.
+    # Make the files so old that the processes that wrote them count as ended.
     for file in (path for path in tmp_path.rglob("*") if path.is_file()):
         os.utime(file, (_WRITTEN, _WRITTEN))
     return tmp_path
@@ -50,7 +50,7 @@ def moved(pipeline: Pipeline) -> Pipeline:
 
 
 def test_there_is_a_store_of_a_release():
-    """Prevents: the tests of upgrades find no bug because there is no store."""
+    """Prevents: the tests of upgrades find no bug because no earlier release's files are kept."""
     assert "1.0.0" in RELEASES
 
 

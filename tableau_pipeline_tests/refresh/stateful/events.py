@@ -92,7 +92,7 @@ def network_fault(history: Any, refresh: Refresh, status: int | None) -> None:
 def job_fate(history: Any, refresh: Refresh, fate: Fate) -> None:
     """The newest job of the refresh will fail, or take long."""
     if history.scenario.quirks["job_access"] != "own-jobs" and not history.scenario.admin:
-        # A user who may not ask for jobs relies on the server's time limits of queue and jobs.
+        # Without access to jobs, a refresh waits for the time limit of jobs: no job may exceed it.
         fate = replace(fate, runs=min(fate.runs, 100))
     if refresh.requests:
         history.note(f"job {refresh.requests[-1].job[:4]} will have this fate: {fate}")

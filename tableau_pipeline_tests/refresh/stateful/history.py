@@ -68,7 +68,7 @@ from tableau_sandbox.simulation import Datasource, Simulation, simulated
 LOG = logging.getLogger(__name__)
 WORKER = UserSeed(name="worker", password="worker-secret")
 ADMIN = UserSeed(name="worker", password="worker-secret", site_role="SiteAdministratorCreator")
-# The publishers of the data source by name: the deployment in its tag, and its key. "other" is
+# The publishers of the data source by name: the id of the deployment, and the key. "other" is
 # another deployment. "twin" is another declaration of our deployment. "root" is our declaration in
 # another environment.
 PUBLISHERS = {
@@ -101,8 +101,8 @@ class History:
             of users. A merging publish keeps such edits.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.
         met: counts the events, outcomes, refusals and doubts.
-        declared: the declarations of green refreshes without warnings or problems, by the
-            checkpoint as JSON.
+        declared: the declarations of green refreshes without warnings or problems, by
+            their checkpoints as JSON.
     """
 
     scenario: Scenario
@@ -226,7 +226,7 @@ class History:
         return Refresh(owner, journal, declaration, self.store, clock, list(events), wiped=wiped)
 
     def run(self, refresh: Refresh, options: Asked) -> Outcome:
-        """Run a refresh and check its outcome. Refreshes that run already wait meanwhile.
+        """Run a refresh and check its outcome. Meanwhile, the refreshes that are running wait.
 
         Raises:
             CheckFailed: a check failed.
@@ -237,7 +237,7 @@ class History:
             self.of_environment(ours=False),
         )
         refresh.journal.save()
-        # A dry run goes by listings, so its listings do not lag.
+        # A dry run trusts the listings of the journal, so its listings do not lag.
         store, is_late = refresh.journal.store, self.scenario.lags and not options.dry_run
         lags, store.lags = store.lags, is_late
         self.running.append(refresh)

@@ -77,8 +77,8 @@ class PublisherJournal:
 
     Attributes:
         name: the name of the publisher: a key of `history.PUBLISHERS`.
-        ended: the ids of the runs and scripts that have ended. Dagster knows the ends of its own
-            runs.
+        ended: the ids of the runs and scripts that have ended. Dagster knows only which runs have
+            ended.
         forgotten: the ids of the runs that Dagster does not know any more.
         wiped: how often records were lost.
         placed: LUID, declared name and declared project at the end of the last green refresh.
@@ -134,7 +134,7 @@ class PublisherJournal:
 
     @property
     def is_held(self) -> bool:
-        """Whether the data source is held."""
+        """Whether a hold stops the refreshes of the data source."""
         return hold_of(self.place, self._seen_key) is not None
 
     def release(self) -> None:
@@ -195,7 +195,7 @@ class PublisherJournal:
 
 
 class SimulatedJournal(StoredJournal):
-    """The product's journal for one refresh. Its steps are points of the history."""
+    """The product's journal for one refresh. Events can happen before and after its steps."""
 
     def __init__(self, refresh: Any, point: Callable[[str], None]) -> None:
         journal: PublisherJournal = refresh.journal

@@ -50,7 +50,7 @@ class Mutation(NamedTuple):
     Attributes:
         seed: the seed of a history that fails without the safeguard. This history is played
             first, as a search takes long.
-        without: a context in which refreshes lack the safeguard.
+        without: returns a context manager, in whose context refreshes lack the safeguard.
     """
 
     seed: int

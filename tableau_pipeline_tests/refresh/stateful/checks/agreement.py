@@ -28,8 +28,8 @@ class Agreement:
     Attributes:
         options: the options of the refresh that follows.
         day: the day of the plan; None if there is no plan.
-        situation: the declaration and the state of the data source at that time.
-        rows: the published rows at that time.
+        situation: the declaration and the state of the data source when the refresh was planned.
+        rows: the published rows when the refresh was planned.
     """
 
     options: Asked
@@ -78,7 +78,7 @@ class Agreement:
         saved, approval = self.options.saved, self.options.approval
         if isinstance(outcome, Refreshed) and not outcome.checkpoint.distrust:
             history.met["agreed, and done"] += bool(saved or approval)
-            # A publish in full may have to repair the first request.
+            # If its first request went wrong, a refresh repairs it by a second one, a full publish.
             is_repair = len(refresh.requests) > 1
             if saved:
                 done = outcome.checkpoint.tables

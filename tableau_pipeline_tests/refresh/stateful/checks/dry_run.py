@@ -32,8 +32,8 @@ class DryRun:
         decision: its decision and reason; None if the dry run failed.
         planned: its report; None if the dry run failed.
         preview: the part of the report that `plan` shows.
-        situation: the state of the data source, and the day; None if the dry run saw the state
-            change, or if the state may still change by itself.
+        situation: the state of the data source, and the day; None if the state changed during the
+            dry run, or may still change by itself.
     """
 
     decision: tuple[str, str] | None

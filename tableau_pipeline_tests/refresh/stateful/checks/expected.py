@@ -1,4 +1,4 @@
-"""The model: the rows that must be published, computed row by row in Python.
+"""The rows that the checks expect to be published, computed row by row in Python.
 
 The module also finds tables that may not be published: they break a guard, or their keys do not
 fit.

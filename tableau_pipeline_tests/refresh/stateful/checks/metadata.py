@@ -2,7 +2,7 @@
 
 `published_metadata` returns the items on the server, and `expected_metadata` returns the declared
 items. `Requests.set_by_users` has the values that users set last. `Requests.settled` has the
-declared values at the time when a refresh last settled the item.
+declared values when a refresh last settled the items, that is, left no conflict about them.
 """
 
 from pathlib import Path

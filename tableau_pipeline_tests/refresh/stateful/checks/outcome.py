@@ -31,7 +31,7 @@ class Start:
         place: the name and the project of the data source.
         luid: the LUID of the data source.
         later: the journal has a record of a later release.
-        held: the data source is held.
+        held: a hold stops the refreshes of the data source.
     """
 
     versions: dict[str, int]

@@ -112,7 +112,7 @@ class _Refusal:
 
     @property
     def _all_tags(self) -> set[str]:
-        """The tags of all data sources. Our records may name a data source with another name."""
+        """The tags of all data sources: our records may name one that has another name by now."""
         there = (datasource.tags for datasource in self._history.tableau.datasources())
         return self._tags.union(*there)
 
@@ -171,7 +171,7 @@ class _Refusal:
 
     def _is_filter_gone(self) -> bool:
         metadata = self._history.metadata_of(self._datasource) if self._datasource else {}
-        # A killed refresh may have recorded a filter, too.
+        # A killed refresh may have recorded a user's filter that `filters` lacks.
         made = {item for _, item in self._history.requests.set_by_users if item[0] == "filter"}
         return self._takes_over or not made | self._journal.filters <= metadata.keys()
 
@@ -208,7 +208,7 @@ class _Refusal:
         """Whether the rows of a table at a version are no longer stored."""
         checkpoints = self._journal.as_seen_by(self._refresh.owner).checkpoints()
         found = next((c.tables[table] for c in checkpoints if c.refresh == int(version)), None)
-        # In some scenarios, the journal keeps few records.
+        # In some scenarios, the journal keeps only a few records, so the version has no record.
         return found is None or self._is_lost(found)
 
     def _is_collected(self, table: str) -> bool:

@@ -37,10 +37,10 @@ class Requests:
         user_changes: changes of data by other users since a check last found the right data.
         edits: the periods in which our edits of tags or places may have moved the time stamp.
         users_acted_at: the moment when another user last did anything.
-        set_by_users: the value that a user set, and the moment. The value is "" for a removal.
+        set_by_users: by pair, the value that a user set, and when. The value is "" for a removal.
             It is None if the value is not known, or is no longer there.
-        settled: the declared value when a refresh last settled the item.
-        set_before_declared: items whose value a user set before the same value was declared.
+        settled: by pair, the declared value when a refresh last left no conflict about the item.
+        set_before_declared: pairs whose value a user set before the same value was declared.
         row_counts: by table, all numbers of rows that the table has had.
         schemas: the schemas of all requests.
     """
@@ -167,7 +167,8 @@ class Requests:
     def _note_brought(self, created: State) -> None:
         """Note the users' edits that a merging publish has copied into a new data source.
 
-        A user has removed the old data source, or has moved it while a refresh takes it over.
+        The data source is new because a user has removed the old one, or has moved it while a
+        refresh takes it over.
         """
         assert created.datasource
         name = created.datasource.name

@@ -1,4 +1,7 @@
-"""Changes of a model's rows and columns between refreshes. Each function returns new content."""
+"""Changes of a model's rows and columns between refreshes. Each function returns new content.
+
+The slot of a row is the number from which its keys and cursors are made.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,7 +20,7 @@ from tableau_pipeline_tests.refresh.stateful.models.tables import (
 
 
 def write(model: Model, slot: int, numbers: Sequence[int]) -> Content:
-    """Add a row of this slot, or replace the row of this slot."""
+    """Add a row with this slot, or replace the row that has it."""
     rows = [row for row in model.content.rows if row.slot != slot]
     return _with(model.content, [*rows, _row(model, slot, numbers)])
 
