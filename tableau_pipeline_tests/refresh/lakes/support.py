@@ -38,7 +38,7 @@ def follow(
     where = location if isinstance(location, InCatalog) else str(location)
     source = LakeTable(**{format_: where})
     (table,) = pipeline.declaration.tables
-    # The tests compare all published rows themselves.
+    # Only counts are reconciled: the tests themselves compare all published rows.
     pipeline.declare(
         tables=(replace(table, source=source, policy=policy, guard=LAX, **more),),
         reconcile=Reconcile(),

@@ -55,7 +55,7 @@ def opened(folder: Path, declaration: Declaration) -> Generator[Pipeline]:
 
 
 def write(folder: Path) -> None:
-    """Publish and update two data sources; leave a hold, an open request, a plan, and an approval."""
+    """Publish and update data sources; leave a hold, an open request, a plan and an approval."""
     with opened(folder, star()) as pipeline:
         pipeline.model("airlines", airlines())
         for count in (5, 9):

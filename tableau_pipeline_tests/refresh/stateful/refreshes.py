@@ -94,8 +94,8 @@ class Refresh:
         request_id: the request id of its last update; None after a publish, or before any request.
         holds_claim: its claim is stored and not closed; `has_claimed`: it has held a claim at some
             time.
-        overtaken_at: the moment when another refresh went on, because this refresh counted as
-            ended.
+        overtaken_at: the moment when another refresh had taken the claim, because this refresh
+            counted as ended.
         users_acted: another user changed the data source while it ran.
         touched_by_users: the items of metadata that other users set while it ran.
         disturbed: any of its events happened.

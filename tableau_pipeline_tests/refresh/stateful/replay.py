@@ -60,7 +60,11 @@ class Case:
 
     @classmethod
     def of(cls, seed: int) -> "Case":
-        """Draw the case of a seed. As each step has its own generator, a step can be left out."""
+        """Draw the case of a seed.
+
+        Each step has its own random generator, so a change of one step leaves the others as they
+        are.
+        """
         steps = [first_step(Random(f"{seed}/0"))]
         steps += [
             with_agreement(
@@ -78,7 +82,7 @@ class Case:
         return cls(seed, world, tuple(played), last)
 
     def digest(self) -> str:
-        """A digest of the sorted words of all that was drawn, as sets have no order."""
+        """A digest of all that was drawn. Its words are sorted, because sets have no order."""
         words = sorted(re.findall(r"[\w.]+", re.sub(r" at 0x\w+", "", repr(self))))
         return hashlib.sha256(" ".join(words).encode()).hexdigest()[:8]
 

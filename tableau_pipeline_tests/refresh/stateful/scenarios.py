@@ -107,7 +107,7 @@ class Scenario:
         slow: jobs wait and run for minutes.
         client_ahead: seconds by which the pipeline's clock is ahead of the server's.
         short: the journal keeps only a few old records.
-        scripts: a script makes every second refresh, so Dagster does not know whether it has ended.
+        scripts: every second refresh runs in a script, whose end Dagster does not notice.
         lags: listings of the journal's store may lack the newest objects.
         store_seconds: the duration of a request to the journal's store.
         shapes: the tables that the data source may have.
@@ -164,7 +164,7 @@ def scenario(chance: Random) -> Scenario:
         forgetful=chance.random() < 0.5,
         settings={
             "on_schema_change": chance.choice(["additive", "publish", "refuse"]),
-            # The growth is above 1: with such small tables, a payload is as large as a file.
+            # The growth is mostly large: with such small tables, a payload is as large as a file.
             "republish": Republish(
                 growth=chance.choice([1.0, 50.0, 50.0, 50.0, 50.0]),
                 after=chance.choice([None, None, None, 2]),

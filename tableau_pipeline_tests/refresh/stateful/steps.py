@@ -235,7 +235,7 @@ def _event_during(chance: Random) -> TimedEvent:
             status = chance.choice([None, None, None, 401, 429, 500, 503, 504])
             event, at = Event(events.network_fault, status), chance.choice(_WIRE_POINTS)
             if status in (401, 429):
-                # A refused call has had no effect.
+                # With these statuses, the server refuses the call, so the call must not take effect.
                 at = at.replace("after", "before")
         case "user":
             event, at = _another_user(chance), chance.choice((*_POINTS, *_JOB_POINTS))

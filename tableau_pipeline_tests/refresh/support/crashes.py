@@ -1,4 +1,4 @@
-"""A process that ends between any two instructions, as after a SIGKILL."""
+"""A process that ends right before any of its steps, as after a SIGKILL."""
 
 import os
 import signal
@@ -22,14 +22,14 @@ class KilledError(BaseException):
 
 
 class CrashPoint:
-    """Ends the process before one of its steps. What happens between two steps is not visible.
+    """Ends the process before one of its steps. Only steps have effects outside of the process.
 
     The steps are "claim", "upload", "intent", "publish" or "update", "job", "outcome", "tag",
     "closing" and so on, or "look" for a look at a job.
     """
 
     def __init__(self, before: str, nth: int = 1) -> None:
-        """End the process before the `nth` step of a name."""
+        """End the process before the `nth` step with the name `before`."""
         self._before, self._left = before, nth
 
     def reach(self, step: str) -> None:
@@ -57,7 +57,7 @@ class Crashing(Proxy):
         self._crash.reach(step)
 
     def append(self, make: Callable[[History], Record], *, after: History) -> History:
-        """Store a record by the loop of `StoredJournal`. Each call of the loop is a step here."""
+        """Store a record as `StoredJournal` does, but through this proxy: each call is a step."""
         journal: Any = self
         return StoredJournal.append(journal, make, after=after)
 

@@ -96,7 +96,7 @@ def captions_a_column(pipeline: Pipeline, column: str, caption: str) -> None:
 
 
 def captions(pipeline: Pipeline) -> dict[str, str]:
-    """The captions of columns, by their names."""
+    """The captions of columns by name, without the captions of calculated fields."""
     columns = ElementTree.fromstring(pipeline.tds().encode()).iterfind("./column[@caption]")
     shown = {each.get("name", "").strip("[]"): each.get("caption", "") for each in columns}
     return {name: text for name, text in shown.items() if "_" not in name or name == "flight_id"}
@@ -147,7 +147,7 @@ def edits_of(sandbox: Sandbox, name: str, change: Callable[[bytes], bytes]) -> N
 
 
 def makes_it_an_extract(pipeline: Pipeline) -> None:
-    """Publish our data source again as Desktop's extract of a PostgreSQL table, with a field."""
+    """Publish our data source again as Desktop's extract of a PostgreSQL table."""
     (item,) = pipeline.found()
     with session(pipeline.sandbox) as site, TemporaryDirectory() as folder:
         package, edited = (

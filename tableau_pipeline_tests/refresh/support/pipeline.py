@@ -1,4 +1,4 @@
-"""One data source, and everything that its refreshes work with, on a real sandbox."""
+"""One data source, and everything that its refreshes work with, on a running sandbox."""
 
 import logging
 import time
@@ -68,7 +68,7 @@ def published_rows(site: TableauSite, luid: str) -> pa.Table:
 
 
 class RememberingJournal(StoredJournal):
-    """A journal that also remembers every record of an intent, whatever came later."""
+    """A journal that also remembers every intent, that is, the record before a request is sent."""
 
     def create(self, record: Record, *, after: History) -> History | None:
         """Store a record, and remember the record if it is an intent."""
@@ -174,7 +174,7 @@ class Pipeline:
         return {model: each for model, each in found.items() if each}
 
     def newest(self, asset_key: str) -> Snapshot | None:
-        """The newest version of a model, with the partitions that it has."""
+        """The newest version of a model, without dropped partitions."""
         if asset_key in self.missing or (found := self.store.newest(asset_key)) is None:
             return None
         keys = {str(part.partition) for part in found.parts if part.partition}
@@ -313,7 +313,8 @@ class Pipeline:
 def declared(name: str, tables: Iterable[str] = ("flights",), **more: Any) -> Declaration:
     """A declaration with some defaults for tests.
 
-    An update of few rows is as large as their whole file, so `republish.growth` is large.
+    An update of a few rows is as large as the whole file of a small table. `republish.growth` is
+    large, so that refreshes send updates all the same.
     """
     return Declaration(
         **{

@@ -112,7 +112,7 @@ def _bytes(body: Any) -> bytes:
     return b"".join(body)
 
 
-# The names of calls. They make the names of points: "before look", "after look".
+# The names of calls. The names of points contain them, such as "before look".
 _NAMES = (
     ("POST", "auth/signin", "sign in"),
     ("POST", "auth/signout", "sign out"),
@@ -169,6 +169,7 @@ class Network:
         self.tableau.carry(exchange)
         if name in _EDITS and not refresh.of_other_environment:
             # A refresh knows the time of an edit from the server's `Date`, which has whole seconds.
+            # So the period of the edit begins earlier.
             now = refresh.edited_at = self.tableau.now
             history.requests.edits.append((now - timedelta(seconds=2), now))
         if exchange.status == 200 and name in ("look", "look by name"):

@@ -55,7 +55,7 @@ class OtherUser:
         try:
             file = self._changed(target, change, table=table)
         except HyperException:
-            # The column is part of a key, or must have values.
+            # hyperd refuses the change: the column is part of a key, or must have values.
             return
         self._publish(target.name, target.project, file, mode=mode)
 
