@@ -18,8 +18,8 @@ _PUBLIC = {
     f"tableau_sandbox.{name}" for name in ("testing", "faults", "options", "quirks", "simulation")
 }
 _LINES_OF_A_FILE, _LINES_OF_A_FUNCTION = 600, 50
-# These modules search the messages of another program for words, because it shows the fact in no
-# other way. Tests with the real program fail when its words change.
+# These modules search messages of another program for words, because the program shows the fact in
+# no other way. Tests with the real program fail when its words change.
 _WORDS_OF_OTHERS = {
     "tableau_pipeline/components/assessing.py": "codes in answers of Tableau",
     "tableau_pipeline/components/loading.py": "Dagster's and YAML's mistakes",

@@ -22,7 +22,7 @@ class PostgreSQL:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Make the server's files in an empty folder, which the user `postgres` must reach."""
+        """Make the server's files in an empty folder that the user `postgres` can reach."""
         self._programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
         self._folder = folder
         # PostgreSQL refuses to run as root.

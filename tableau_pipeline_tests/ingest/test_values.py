@@ -146,7 +146,7 @@ def test_a_number_is_exact_in_a_double_or_bad(text: str):
     ],
 )  # fmt: skip
 def test_formats(pattern: str, text: str, found: datetime | None):
-    """Prevents: a timestamp in a declared format is read as another time, or is an Arrow error."""
+    """Prevents: a timestamp in a declared format gives another time, or an error of Arrow."""
     options = ReadOptions(timestamp_format=pattern)
     (value,) = converted(pa.array([text]), "timestamp", options).to_pylist()
     assert (value and value.replace(tzinfo=None)) == found

@@ -21,7 +21,7 @@ TABLES: TypesByTable = {
     "flights": [("carrier", "TEXT"), ("delay", "BIGINT"), ("day", "DATE")],
     "air]lines": ODD,
 }
-# The document `TDS` after its columns have become those of `TABLES`.
+# The document `TDS` with the columns of `TABLES`.
 FILE = Tds(Tds(TDS.encode()).edited({}, TABLES))
 FIELDS: Values = {
     ("field", "flights", "delay", "caption"): "Delay <in> 'minutes' & more",
@@ -100,7 +100,7 @@ def tag_of(element: etree._Element) -> str:
 
 def test_what_is_taken_back_leaves_nothing():
     # Prevents: a removed folder, hierarchy or calculation leaves traces, which look like an edit.
-    # First give each field a `<column>`, and list folders as a feature: neither is taken back.
+    # First give each field a `<column>`, and list folders as a feature: edits never remove these.
     before, role = FILE, {("field", "flights", "day", "role"): "measure"}
     for _ in range(2):
         before = applied(before, {path: "x" for path in WANTED if path[0] == "field"} | role)

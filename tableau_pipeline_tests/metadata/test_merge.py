@@ -24,7 +24,7 @@ MARGIN_IS_TAKEN = ("calculation", "Margin", TAKEN)
 
 @given(wanted=VALUES, written=st.lists(VALUES, max_size=2), found=VALUES, policy=POLICIES)
 def test_any_three_sides(wanted, written, found, policy):
-    # Prevents: an edit is lost, an unedited value stays old, or each refresh merges again.
+    # Prevents: an edit is lost, an unedited value stays old, or each refresh repeats a change.
     merged = merge(wanted, written, found, on_conflict=policy)
     after = {path: merged.changes.get(path, found.get(path)) for path in PATHS}
     reported = set(merged.conflicts)
@@ -125,7 +125,7 @@ def test_what_a_person_wrote_first_stays(first, declared, policy):
 
 
 def test_a_value_that_was_declared_as_it_stood():
-    """Prevents: a person's value that was once declared is removed, or does not change."""
+    """Prevents: a person's value, once declared, is removed, or outlives a new declaration."""
     theirs = merge({CAPTION: "Net"}, [{}], {CAPTION: "Net"}, on_conflict="keep")
     edited = merge({CAPTION: "Net"}, [theirs.written], {CAPTION: "x"}, on_conflict="keep")
     again = merge({CAPTION: "Net"}, [edited.written], {CAPTION: "Net"}, on_conflict="keep")

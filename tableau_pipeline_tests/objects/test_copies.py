@@ -91,7 +91,7 @@ def test_no_folder_of_its_name(use: Callable[[], object], folder: Path, make: Ca
 def test_the_folder_of_another_user(
     use: Callable[[], object], folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: another user makes the folder first, and so controls our refreshes' locks."""
+    """Prevents: another user makes the folder first, and so controls the locks of refreshes."""
     folder.mkdir(mode=0o700)
     uid = os.getuid() + 1
     folder.rename(folder.with_name(f"tableau_pipeline-{uid}"))

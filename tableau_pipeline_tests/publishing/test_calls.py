@@ -322,8 +322,8 @@ def test_job_tells_when(shop: Shop):
     assert status.started_at
     assert status.completed_at
     assert before <= status.created_at <= status.started_at <= status.completed_at
-    # The server makes the time of a change later than that of the publish before, if need be by
-    # up to a second. The job ends no earlier than this time, which may lie in the future.
+    # To be later than the time of the publish, the time of a change may lie up to a second in the
+    # future. The job does not end before that time.
     assert status.completed_at <= datetime.now(UTC) + timedelta(seconds=1)
 
 
@@ -337,7 +337,7 @@ def test_job_that_the_server_hides(shop: Shop):
 def test_jobs_of_a_name(
     tableau: TableauSite, sandbox: Sandbox, default: str, name: str, small: Path, tmp_path: Path
 ):
-    # Prevents: a job that may change the data source is overlooked, or another's job counts.
+    # Prevents: a job that may change the data source is overlooked, or an unrelated job counts.
     awkward = f"R&D, {name}"
     broken = tmp_path / "broken.hyper"
     broken.write_bytes(b"no database")

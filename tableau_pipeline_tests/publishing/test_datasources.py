@@ -26,7 +26,7 @@ from tableau_sandbox.faults import Delay, ExpireSessions
 
 
 def test_what_the_server_tells(shop: Shop, other: Path):
-    # Prevents: a publish changes neither the stamp nor the revision, and so goes unseen.
+    # Prevents: a publish changes neither the time stamp nor the revision, and so goes unseen.
     sales = shop.sales
     assert sales.created_at <= sales.updated_at
     assert (sales.revision, sales.megabytes) == (1, 1)

@@ -147,7 +147,7 @@ NO_ERRORS = {
         for answer in ("nothing", "empty", "endless_list", "other_clock")
         for call in ("untag", "cancel", "take permissions", "warn", "end a warning")
     ),
-    # After a refused cancel, the pipeline looks at the job. It shows a hidden user's LUID.
+    # The pipeline looks at a job that it may not cancel, and shows the LUID of a hidden user.
     ("refusal", "cancel"),
     ("refusal", "name of a user"),
 }
@@ -252,7 +252,7 @@ def impatient(given: SimpleNamespace, sandbox: Sandbox) -> Generator[SimpleNames
 def test_answer_that_takes_for_ever(
     impatient: SimpleNamespace, check: Check, call: str, answer: Answer
 ):
-    """Prevents: a server that sends one byte at a time keeps a refresh and its token for ever."""
+    """Prevents: a server that sends one byte at a time blocks a refresh and its token for ever."""
     assert "the answer took longer than 1 s" in str(check(impatient, call, answer))
 
 

@@ -144,7 +144,7 @@ def model_of(site: TableauSite, *captions: tuple[str, str]) -> Any:
 
 
 def test_captions_tell_tables_of_other_ids(tableau: TableauSite, star: Package):
-    """Prevents: a table id of an unknown form makes a count fail, or counts another table."""
+    """Prevents: with a table id of an unknown form, a count fails or counts another table."""
     luid, asked = star.published(tableau, with_ids(star, "{short}")), dict.fromkeys(star.tables)
     ids = [
         each.get("id", "") for each in etree.fromstring(with_ids(star, "{short}")).iter("object")

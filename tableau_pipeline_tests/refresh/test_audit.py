@@ -137,7 +137,7 @@ def happens(pipeline: Pipeline, what: str) -> None:
 def test_what_has_happened_since_is_told(
     published: Pipeline, what: str, finding: Status, notes: list[str]
 ):
-    """Prevents: an audit overlooks a lost data source or lost work, or judges a foreign data source."""
+    """Prevents: an audit overlooks a loss, or judges the data source of another deployment."""
     happens(published, what)
     found = audited(published)
     is_wrong = finding in (Status.GONE, Status.DRIFTED)

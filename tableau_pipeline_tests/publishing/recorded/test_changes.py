@@ -134,7 +134,7 @@ def listed(server: Server, *items: str) -> Sequence[Job] | None:
 
 
 def test_jobs(server: Server):
-    """Prevents: a job that may change the data source is overlooked, or another's job counts."""
+    """Prevents: a job that may change the data source is overlooked, or an unrelated job counts."""
     ended = 'startedAt="2018-05-22T13:00:37Z" endedAt="2018-05-22T13:00:45Z" title="{}"'
     found = listed(
         server,

@@ -90,7 +90,7 @@ def test_data_source_without_a_stamp(server: Server, stamp: str):
 
 
 def test_size(server: Server, tmp_path: Path):
-    """Prevents: a download fails or has no limit: only a list of all fields has the size."""
+    """Prevents: a download fails or has no limit because the size is not among the usual fields."""
     others = IN_FULL.replace(LUID, OTHER).replace('size="3"', 'size="999"')
     package = raw(bytes(9 * 10**6), Content_Disposition="attachment")
     with (

@@ -226,7 +226,7 @@ def test_server_that_asks_to_wait_for_long(server: Server):
 
 
 def test_a_mistake_of_ours(server: Server, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: a bug of the pipeline passes for an error of the server, and is retried."""
+    """Prevents: a bug of the pipeline passes for a server error, and the call is retried."""
     monkeypatch.setattr(rest, "valid_time", None)
     with (
         server.saying("GET", ITEM, xml(BY_ID)),

@@ -273,7 +273,7 @@ def test_first_warning(server: Server):
 
 @pytest.mark.parametrize("code", ["404004", "403157"])
 def test_warnings_that_cannot_be_read(server: Server, code: str):
-    """Prevents: a warning that the pipeline may not read passes for no warning."""
+    """Prevents: a warning that the pipeline may not read counts as absent."""
     with (
         server.saying("GET", WARNINGS, error(int(code[:3]), code)),
         pytest.raises(RefreshError, match=code),

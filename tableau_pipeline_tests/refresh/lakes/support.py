@@ -125,7 +125,8 @@ def in_catalog(table: Table) -> InCatalog:
 class HadoopTable:
     """A table without a catalog. Its versions are numbered files, and a hint names one version.
 
-    pyiceberg needs a catalog and writes its metadata to another folder. This class copies them.
+    pyiceberg needs a catalog and writes its metadata to another folder. This class copies the
+    metadata.
     """
 
     def __init__(self, catalog: SqlCatalog, name: str, rows: pa.Table) -> None:

@@ -27,7 +27,7 @@ IN_2033 = datetime.fromtimestamp(2_000_000_000, UTC)
 def found(
     url: str, settings: Properties, handed_out: Properties, own: Properties = NONE
 ) -> Credentials | None:
-    """The credentials of a table. `own` has the properties that the table's owner has set."""
+    """A table's credentials; `handed_out` is from the catalog, `own` from the table's owner."""
     metadata = new_table_metadata(
         Schema(), UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, url, own
     )

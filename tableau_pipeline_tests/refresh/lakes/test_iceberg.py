@@ -68,7 +68,7 @@ def test_versions_beyond_a_gap(pipeline: Pipeline, lake: HadoopTable):
 
 @pytest.mark.parametrize("name", ["v10.gz.metadata.json", "v10.metadata.json.gz"])
 def test_no_hint(pipeline: Pipeline, lake: HadoopTable, name: str):
-    """Prevents: a table cannot be read because its hint is missing or its metadata are zipped."""
+    """Prevents: a table without a hint, or with compressed metadata, cannot be read."""
     lake.table.append(rows_of([2]))
     lake.write(name)
     (lake.metadata / "version-hint.text").unlink()

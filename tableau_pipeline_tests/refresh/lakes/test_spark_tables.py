@@ -65,7 +65,7 @@ def test_rows_of_tables_with_deletes(lake: Path, tmp_path: Path, format_: LakeFo
             assert found
             rows = select_sql(table_source("", found, only=["id", "word"]))
             read = connection.execute_list_query(f"SELECT id, word FROM {rows} source")
-            # Compare with the drawn ids, and not with the rows that Spark reads.
+            # Spark's rows of drawn tables are not stored, so compare with the ids that must remain.
             *_, kept = spark_tables.drawn(format_, number)
             assert sorted(read) == [[id_, f"w{id_}"] for id_ in sorted(kept)], number
 

@@ -39,7 +39,7 @@ _KEY = "a-key-for-orders"
 
 
 class Gate:
-    """A server in front of a store, which refuses credentials of the wrong kind.
+    """A server in front of a store. It refuses requests with credentials of the wrong kind.
 
     Requests for the guarded folder need credentials that were handed out and have not expired. All
     other requests need the credentials of the environment.

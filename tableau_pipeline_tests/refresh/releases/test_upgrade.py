@@ -41,7 +41,7 @@ def pipeline(store: Path) -> Iterator[Pipeline]:
 
 
 def moved(pipeline: Pipeline) -> Pipeline:
-    """Confirm that the store belongs to the deployment, as a person does after a move."""
+    """Confirm that the files belong to the deployment, as a person does after a move."""
     place = pipeline.journal.place
     deployment = place.recorded()
     assert deployment

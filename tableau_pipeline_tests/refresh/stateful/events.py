@@ -186,7 +186,7 @@ def materialize(
 
     Args:
         table: the number of one of the declared tables.
-        again: all of its partitions are written again, not only the changed partitions.
+        again: all partitions of the model are written again, not only the changed partitions.
     """
     tables = history.declaration.tables
     model = history.models[tables[table % len(tables)].model]
@@ -369,7 +369,7 @@ def adopt(
     """Another user replaces our data source by their own, and the declaration adopts theirs.
 
     Args:
-        change: a change of its rows or columns; "" for no change.
+        change: a change of rows or columns in their data source; "" for the same data.
         edited: the metadata that the user has edited; "" for none.
         forgotten: our records of the first data source are lost.
         tables: the number of tables that are declared from then on; 0 for no change.
@@ -474,7 +474,7 @@ def _unsent_request(history: Any, earlier: Records, claim: Claim) -> list[Record
 def another_environment(
     history: Any, refresh: Refresh | None, options: Asked, comes_here: bool
 ) -> None:
-    """Another environment of this deployment refreshes the same declaration in its own root project.
+    """Another environment of this deployment refreshes the same declaration, in its root project.
 
     Args:
         comes_here: a user deletes our data source and moves the other environment's data source to

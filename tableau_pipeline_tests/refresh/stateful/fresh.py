@@ -77,7 +77,7 @@ def _play(seeds: Sequence[int]) -> tuple[Counter[str], list[tuple[int, str]], fl
     """Play histories in a process of its own.
 
     Returns:
-        The counts of what the histories met, the failures by seed, and the processor seconds.
+        The counts of events and outcomes, the failures by seed, and the processor seconds.
     """
     tally, failures, began = Counter[str](), list[tuple[int, str]](), _processor_seconds()
     with counting(tally):

@@ -101,8 +101,8 @@ class History:
             of users. A merging publish keeps such edits.
         luids_elsewhere: the LUIDs of the data sources that the other environment published.
         met: counts the events, outcomes, refusals and doubts.
-        declared: the declarations of green refreshes without warnings or problems, by
-            their checkpoints as JSON.
+        declared: the declarations of refreshes without warnings or problems, by their
+            checkpoints as JSON.
     """
 
     scenario: Scenario
@@ -199,12 +199,12 @@ class History:
             raise Killed
 
     def trigger(self, refresh: Refresh, name: str) -> None:
-        """Let the events of a refresh happen that are due at a point."""
+        """Run the events of a refresh that are due at a point."""
         for due in refresh.due(name):
             self.happen(due.event, refresh)
 
     def happen(self, event: Any, refresh: Refresh | None = None) -> None:
-        """Let an event happen, while a refresh runs or before one."""
+        """Run an event, during a refresh or before one."""
         self.met[f"event: {event.function.__name__.replace('_', ' ')}"] += 1
         event(self, refresh)
 

@@ -29,7 +29,7 @@ class MemoryStore:
         objects: by key, the content of each object and the time of its last change.
         lags: whether listings may lack the newest objects.
         on_put: called after an object was created, before the writer knows of it.
-        fault: whether the next write, which gets no answer, arrives; None for a normal write.
+        fault: the next write gets no answer; True: it is stored; False: it is lost; None: no fault.
     """
 
     url = "s3://journal"
@@ -53,7 +53,7 @@ class MemoryStore:
         return is_new
 
     def replace(self, key: str, content: bytes) -> None:
-        # The newest object is the last one.
+        # Keep the newest object at the end, where `list` may leave objects out.
         self.objects.pop(key, None)
         self.objects[key] = content, self._clock().timestamp()
 
@@ -81,7 +81,7 @@ class PublisherJournal:
             ended.
         forgotten: the ids of the runs that Dagster does not know any more.
         wiped: how often records were lost.
-        placed: LUID, declared name and declared project at the end of the last green refresh.
+        placed: LUID, declared name and declared project at the end of the last successful refresh.
         filters: the row filters that its last refresh saw, as items of metadata.
         later_at: the moment when a later release stored a record; None without such a record.
         beating: the refreshes whose heartbeats go on.

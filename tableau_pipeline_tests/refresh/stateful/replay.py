@@ -144,7 +144,7 @@ def _play_step(history: History, step: Step) -> None:
     history.note(f"{step}{''.join(f'; {event}' for event in step.during)}")
     options = agreement.options if agreement else step.options
     if options.metadata_only and _has_window(history, step.publisher):
-        # The rows of a window depend on the day when they were published.
+        # The checks expect the rows of today's window, but the published rows may be older.
         options = replace(options, metadata_only=False)
     dry_run = DryRun.of(history, step.publisher, options) if step.after_dry_run else None
     refresh = history.new_refresh(publisher=step.publisher, events=step.during)
@@ -187,7 +187,7 @@ def _has_window(history: History, publisher: str) -> bool:
     """Whether a rolling window is declared, or was declared when the rows were published."""
     journal = history.journals[publisher]
     if journal.later_at is not None:
-        # A refresh cannot read these records either.
+        # The refresh cannot read these records either, and will do nothing.
         return False
     record = journal.history().recovered.record
     published = record.tables.values() if record else ()

@@ -206,8 +206,9 @@ def quirks(chance: Random) -> dict[str, Any]:
     chosen, hints = {}, get_type_hints(Quirks)
     for quirk in fields(Quirks):
         if quirk.name in ("packages", "publisher_owns", "block_numbers"):
-            # These quirks keep their defaults. Without packages, declared fields are always
-            # refused. And the pipeline's user may not always give a data source back to its owner.
+            # These quirks keep their defaults. Without `packages`, the server refuses all declared
+            # fields. With `publisher_owns`, a refresh may be unable to give a data source back to
+            # its owner.
             continue
         usual, hint = quirk.default, hints[quirk.name]
         if quirk.name == "late_stamp_seconds":

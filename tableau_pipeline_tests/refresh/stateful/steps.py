@@ -57,7 +57,7 @@ class Step:
         before: the events before the refresh, in this order.
         during: events at points of the refresh.
         publisher: who refreshes: a key of `history.PUBLISHERS`.
-        after_dry_run: a dry run comes right before the refresh, and must announce what it will do.
+        after_dry_run: a dry run comes right before the refresh, and must announce its changes.
         rollback: the version to which a user rolls back before the refresh, counted from the
             newest; None for no rollback.
         release: a user ends a hold before the refresh.
@@ -235,7 +235,7 @@ def _event_during(chance: Random) -> TimedEvent:
             status = chance.choice([None, None, None, 401, 429, 500, 503, 504])
             event, at = Event(events.network_fault, status), chance.choice(_WIRE_POINTS)
             if status in (401, 429):
-                # With these statuses, the server refuses the call, so the call must not take effect.
+                # The server refuses a call with these statuses, so the call must have no effect.
                 at = at.replace("after", "before")
         case "user":
             event, at = _another_user(chance), chance.choice((*_POINTS, *_JOB_POINTS))

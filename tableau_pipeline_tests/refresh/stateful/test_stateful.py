@@ -1,4 +1,4 @@
-"""Random histories: whatever happens, each green refresh publishes exactly the rows of its models.
+"""Random histories: each successful refresh publishes exactly the rows of its models.
 
 docs/explanation/histories.md explains them. A failure names its seed;
 `STATEFUL_SEED=7 pytest <this file>` replays the history of seed 7.
@@ -29,7 +29,7 @@ REGRESSIONS = {
     22856686: ("b08fc3f3", "records that this release cannot read"),
     822932028: ("ae48456c", "a second data source, published because ours was renamed meanwhile"),
     668095213: ("e57cd065", "the late time stamp of an update after a publish"),
-    48861540: ("d6eec5bf", "late time stamps that passed for no stamps on a site without jobs"),
+    48861540: ("d6eec5bf", "late time stamps that counted as missing on a site without jobs"),
     764468196: ("59645778", "a lag that was forgotten because a later stamp had not come yet"),
     149985938: ("16e5bf8c", "a lag that was never noted because stamps came after the refresh"),
     23484423: ("50603ef3", "a request for each removed record because a listing was late"),

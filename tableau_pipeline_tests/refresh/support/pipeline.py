@@ -68,7 +68,7 @@ def published_rows(site: TableauSite, luid: str) -> pa.Table:
 
 
 class RememberingJournal(StoredJournal):
-    """A journal that also remembers every intent, that is, the record before a request is sent."""
+    """A journal that also remembers every record of an intent (to send a request)."""
 
     def create(self, record: Record, *, after: History) -> History | None:
         """Store a record, and remember the record if it is an intent."""

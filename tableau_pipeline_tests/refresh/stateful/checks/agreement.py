@@ -1,4 +1,4 @@
-"""The check of saved plans and approvals: a refresh does what was agreed, or says what changed."""
+"""The check of saved plans and approvals: a refresh does as agreed, or is refused for a reason."""
 
 from dataclasses import dataclass, replace
 from datetime import date

@@ -1,4 +1,4 @@
-"""The check of dry runs: the next run does what `plan` has said, if nothing happens in between."""
+"""The check of dry runs: the next run does what `plan` announced, if nothing happens in between."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -53,7 +53,7 @@ class DryRun:
         return cls(_decision(outcome), planned, preview, situation)
 
     def check(self, history: Any, refresh: Refresh, outcome: Outcome) -> None:
-        """Check that the next run did what the dry run said.
+        """Check that the next run did what the dry run announced.
 
         Raises:
             CheckFailed: the run did something else.
@@ -94,7 +94,7 @@ class DryRun:
         announced = {text.partition(" becomes ")[0] for text in notes} - _NOT_COMPARED
         # To declare the usual role of a column changes nothing.
         announced -= {text for text in announced - changed if text.startswith("role of ")}
-        require(announced == changed, f"`plan` said that {announced} change, but {changed} have")
+        require(announced == changed, f"`plan` announced changes of {announced}, not {changed}")
 
     def _check_rows(self, preview: Preview, report: Refreshed, *, fact: str) -> None:
         """Check the announced rows of each table, and the announced bytes."""

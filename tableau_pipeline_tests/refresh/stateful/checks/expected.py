@@ -1,7 +1,6 @@
 """The rows that the checks expect to be published, computed row by row in Python.
 
-The module also finds tables that may not be published: they break a guard, or their keys do not
-fit.
+The module also finds tables that may not be published, for example because a key is repeated.
 """
 
 from collections import Counter

@@ -170,7 +170,7 @@ def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
         return
     luid, shown = datasource.luid, history.metadata_of(datasource)
     declared = expected_metadata(refresh.declaration, refresh.contents)
-    # It is not known whether users set items before or after the new declaration of the items.
+    # Users may have set an item before or after its new declaration, so their value is uncertain.
     new = {item for item in declared if declared[item] != requests.settled.get((luid, item))}
     both = [item for item in by_users & new if (luid, item) in requests.set_by_users]
     requests.note_set_by_users(luid, dict.fromkeys(both))
@@ -181,7 +181,7 @@ def check_metadata(history: Any, refresh: Refresh, report: Refreshed) -> None:
         # Only reconciled data are certified.
         declared = {item: declared[item] for item in declared.keys() - {CERTIFIED, NOTE}}
     if CERTIFIED not in shown and (luid, CERTIFIED) in requests.set_by_users:
-        # A note that a refresh sets shows only after a user has certified the data source again.
+        # The server shows our note only after a user has certified the data source again.
         declared = {item: declared[item] for item in declared.keys() - {NOTE}}
     if "Its metadata is not set yet" in text or "Its metadata may not be set yet" in text:
         # A user has changed the data source in between, or the metadata cannot be read: the next
@@ -213,7 +213,7 @@ def _check_item(
         require(False, f"{item} is declared as {be!r}, and shown as {is_!r}; {text}")
     elif be and be != was and requests.set_by_users[key][0] == is_ and must_tell:
         policy = refresh.declaration.metadata.on_conflict
-        # A replaced note shows only after a user has certified the data source again.
+        # The server shows a replaced note only after a user has certified the data source again.
         may_stay = policy == "keep" or (item == NOTE and CERTIFIED not in shown)
         require(may_stay, f"{item} stays {is_!r} instead of {be!r} in {refresh.declaration}")
         require(words(item) in text, f"no message says that {item} is {is_!r}, not {be!r}: {text}")

@@ -83,8 +83,8 @@ def kinds_of(outcome: Outcome) -> list[str]:
 def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome) -> None:
     """Check the outcome of a refresh.
 
-    A green refresh must have published the rows of its models. A refused refresh must have sent
-    nothing, and its reasons must be true. A dry run must have changed nothing.
+    A successful refresh must have published the rows of its models. A refused refresh must have
+    sent nothing, and its reasons must be true. A dry run must have changed nothing.
 
     Raises:
         CheckFailed: the outcome breaks one of these rules.

@@ -135,7 +135,7 @@ def _check_guards(history: Any, request: Request, before: State) -> None:
     ours = requests.rows_left.get(luid), requests.rows_expected.get(luid)
     is_hidden = not all(is_visible(history, change) for change in requests.user_changes)
     if is_hidden and not any(ours):
-        # The refresh has counted rows of another user. The site does not show a later change yet.
+        # The refresh counted another user's rows before a later change, which the site still hides.
         return
     for table in refresh.declaration.tables:
         name = refresh.declaration.published_name(table.name)

@@ -1,4 +1,4 @@
-"""The checks at the end of a history: undisturbed refreshes are green, or name a remedy that works.
+"""The checks at the end of a history: undisturbed refreshes succeed, or name a remedy that works.
 
 Three refreshes run without a change, and three refreshes with one changed row each. Whatever has
 happened before, no refresh may fail or wait for hours. Refreshes may not publish everything again
@@ -28,7 +28,7 @@ from tableau_pipeline_tests.refresh.support.asked import Asked
 _RUNS = 3
 # Seconds between two refreshes, so that all time stamps and lists catch up.
 _PAUSE = 60
-# A refresh may see the end of a job late, by half of the duration of the job. `_LONGEST` is the
+# A refresh may see the end of a job late, by half of the job's duration. `_LONGEST` is the
 # time in seconds that a refresh may wait without a job.
 _OVERSHOOT = 1.5
 _LONGEST = TIMEOUTS.listing * _OVERSHOOT
@@ -70,7 +70,7 @@ def _stays(history: History) -> bool:
     return history.scenario.quirks["updates_move_stamp"] == "never"
 
 
-# The rules for slower sites, by quirk and value. On all other sites, refreshes are green and send
+# The rules for slower sites, by quirk and value. On all other sites, refreshes succeed and send
 # only the changed rows.
 TABLE: Mapping[tuple[str, Any], Allowed] = {
     ("job_access", "administrators"): Allowed(_not_admin),
@@ -92,13 +92,13 @@ def _most_full(history: History) -> int:
 
 
 def check_undisturbed(history: History, tally: Counter[str]) -> None:
-    """Check that refreshes are green from here on.
+    """Check that refreshes succeed from here on.
 
     Args:
         tally: counts the outcomes of the refreshes.
 
     Raises:
-        CheckFailed: a refresh is not green.
+        CheckFailed: a refresh does not succeed.
     """
     history.note("Nothing disturbs the refreshes any more")
     history.tableau.come_to_rest()
@@ -135,7 +135,7 @@ def _change(history: History, number: int) -> None:
 def _refresh(
     history: History, options: Asked, tally: Counter[str], *, is_settled: bool = False
 ) -> Refreshed:
-    """Refresh until a refresh is green. Follow each remedy that a refusal names, once."""
+    """Refresh until a refresh succeeds. Follow each remedy that a refusal names, once."""
     done: set[str] = set()
     while True:
         history.tableau.pass_time(_PAUSE)
@@ -192,7 +192,7 @@ def _check_report(
     *,
     is_settled: bool,
 ) -> None:
-    """Check that a green refresh left the expected rows, and did nothing if nothing had changed.
+    """Check that a refresh left the expected rows, and did nothing if nothing had changed.
 
     Args:
         before: the rows before the refresh.

@@ -39,7 +39,7 @@ class UserChange:
 
     Attributes:
         moment: the moment of the change in the history.
-        at: the server's time of the change.
+        at: the time of the change by the server's clock.
         stamp: the data source's new time stamp; None if the time stamp did not move.
         is_certain: the data source is gone, or has a new revision.
     """

@@ -69,7 +69,7 @@ def any_value(type_: str, number: int) -> Any:
 
 
 def growing(type_: str, number: int) -> Any:
-    """The value with a number, for keys and cursors."""
+    """The value for a number, in keys and cursors."""
     return _GROWING[type_](number)
 
 
@@ -93,7 +93,7 @@ def as_text(value: Any) -> str:
         case Decimal():
             return f"{value}d"
         case float():
-            # In a column with 0.0 and -0.0, hyperd stores only one of them.
+            # In a column with 0.0 and -0.0, hyperd stores only one of them. So -0.0 becomes 0.0.
             return repr(value + 0.0)
         case _:
             return repr(value)
