@@ -1,4 +1,4 @@
-"""The check of saved plans and approvals: a refresh does as agreed, or is refused for a reason."""
+"""Check saved plans and approvals: a refresh does as agreed, or is refused after a change."""
 
 from dataclasses import dataclass, replace
 from datetime import date
