@@ -127,7 +127,7 @@ def test_a_number_is_exact_in_a_double_or_bad(text: str):
     (found,) = converted(pa.array([text]), "double", ReadOptions()).to_pylist()
     if found is not None and "n" not in text:
         digits = len("".join(map(str, number(text).as_tuple().digits)).rstrip("0")) or 1
-        # Accept two roundings: of 2^-24 to 16 digits, `repr` rounds up, and the format "e" down.
+        # Accept both roundings: to 16 digits, `repr` rounds 2^-24 up, and the format "e" down.
         written = repr(found), f"{found:.{digits - 1}e}"
         assert number(text) in (Decimal(found), *map(Decimal, written))
 

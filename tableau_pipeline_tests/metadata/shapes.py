@@ -24,7 +24,7 @@ _REMOTE = {"string": "129", "integer": "20", "real": "5", "date": "133", "dateti
 
 
 def record(local: str, type_: str, parent: str, *, name: str = "", table: str = "") -> str:
-    """The metadata record of a column. If the field has another name, `name` is the column's."""
+    """A column's metadata record. `name` is the column's name; "" if the field has the same one."""
     of = f"<object-id>[{table}]</object-id>" if table else ""
     remote = name or local
     return (

@@ -122,7 +122,7 @@ TOKENS = (
 
 
 def test_tokens(server: Server):
-    """Prevents: a token that never expires hides when the other tokens expire."""
+    """Prevents: one token without an expiry makes the expiry of all other tokens unknown."""
     answer = xml(f"<personalAccessTokens>{''.join(TOKENS)}</personalAccessTokens>")
     new_year = datetime(2026, 1, 1, tzinfo=UTC)
     with server.saying("GET", f"{USERS}/[^/]+/personal-access-tokens", answer):

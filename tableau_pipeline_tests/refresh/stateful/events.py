@@ -474,7 +474,7 @@ def _unsent_request(history: Any, earlier: Records, claim: Claim) -> list[Record
 def another_environment(
     history: Any, refresh: Refresh | None, options: Asked, comes_here: bool
 ) -> None:
-    """Another environment of this deployment refreshes the same declaration, in its root project.
+    """Another environment of this deployment refreshes the same declaration, below `ROOT`.
 
     Args:
         comes_here: a user deletes our data source and moves the other environment's data source to

@@ -77,8 +77,8 @@ class PublisherJournal:
 
     Attributes:
         name: the name of the publisher: a key of `history.PUBLISHERS`.
-        ended: the ids of the runs and scripts that have ended. Dagster knows only which runs have
-            ended.
+        ended: the ids of the runs and scripts that have ended. Dagster knows which runs have
+            ended, but not which scripts.
         forgotten: the ids of the runs that Dagster does not know any more.
         wiped: how often records were lost.
         placed: LUID, declared name and declared project at the end of the last successful refresh.
