@@ -110,8 +110,8 @@ ASSET_JOB = "__ASSET_JOB"
 IS_VALIDATION = "DAGSTER_IS_DEFS_VALIDATION_CLI"
 
 
-# Let Dagster show the release of this package among its libraries. Dagster checks only the releases
-# of its own libraries.
+# Let Dagster show the release of this package in its list of libraries. With
+# `is_dagster_package=False`, Dagster does not compare the release with its own release.
 DagsterLibraryRegistry.register(
     "tableau-pipeline", version("tableau_pipeline"), is_dagster_package=False
 )
@@ -125,7 +125,7 @@ class DagsterProject:
     """A Dagster project.
 
     Attributes:
-        root: the root of the project; outside a project, the folder itself.
+        root: the root of the project; outside a project, the folder given to `find_project`.
         module: the module of the definitions; None outside a project.
     """
 
@@ -149,7 +149,7 @@ def variables_of(folder: Path) -> Mapping[str, str]:
 
 
 def loading_alone() -> Any:
-    """Return a context that loads definitions without queries to the instance."""
+    """Return a context manager in which definitions load without queries to the instance."""
     context = DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)
     return DefinitionsLoadContext.scoped(context)
 
@@ -163,11 +163,12 @@ def folder_of(definitions: dg.Definitions) -> Path | None:
 def declared_in(
     file: Path, kind: type[dg.Component], *, definitions: dg.Definitions, folder: Path
 ) -> Iterator[Any]:
-    """Yield the components of a kind in a YAML file, without their assets.
+    """Yield the components of a kind in a YAML file. The call builds no assets.
 
     Args:
         definitions: the definitions of the location, whose components the file may use.
-        folder: the folder that replaces the folder `defs`.
+        folder: the folder to use as the root of components, instead of the location's folder
+            `defs`.
     """
     tree = definitions.component_tree
     if tree is None:
@@ -271,12 +272,12 @@ def check_history(
 def newest_results(
     instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey]
 ) -> Mapping[dg.AssetCheckKey, AssetCheckExecutionRecord]:
-    """Map each check with results to its last result."""
+    """Map each check that has results to the last result."""
     return instance.event_log_storage.get_latest_asset_check_execution_by_key([*checks])
 
 
 def evaluation_of(result: dg.AssetCheckResult) -> dg.AssetCheckEvaluation:
-    """Convert a check result to an evaluation for a report outside a run."""
+    """Convert a check result to an evaluation, which Dagster accepts outside a run, too."""
     return dg.AssetCheckEvaluation(**result._asdict())
 
 

@@ -46,7 +46,7 @@ class PublishFileConfig(RefreshConfig):
         min_length=1, description='A file, a folder, or a pattern such as "exports/*.csv".'
     )
     name: str = Field(min_length=1, description="Name of the data source on the Tableau site.")
-    project: str = Field(default="Default", description='Path of the project, "A/B".')
+    project: str = Field(default="Default", description='Path of the project, such as "A/B".')
     mode: str = Field(
         default="replace",
         description="replace: publish only the rows of these files. append: also keep the rows of "
@@ -57,11 +57,11 @@ class PublishFileConfig(RefreshConfig):
     )
     reader: dict[str, str] = Field(
         default_factory=dict,
-        description='Options of the reader, {sep: ";"}.',
+        description='Options of the reader, such as {sep: ";"}.',
     )
     columns: str | None = Field(
         default=None,
-        description='Columns as a Spark schema, "id bigint, day date". Default: inferred.',
+        description='Columns as a Spark schema, such as "id bigint, day date". Default: inferred.',
     )
     bad_rows: str = Field(
         default="refuse",
@@ -120,7 +120,8 @@ class PublishFileConfig(RefreshConfig):
         return self.publication().declaration()
 
 
-# The tag of runs that publish files. Only the config of such a run declares its data source.
+# The tag of runs that publish files. Find these runs by the tag, because the data source of such a
+# run is declared only in the config of the run.
 FILES_TAG = {"tableau/from": "files"}
 # The name of the step that publishes files.
 STEP = "publish_files"
@@ -142,7 +143,8 @@ def publish_files(
         file_store = publication.store(
             snapshots.store,
             run_id=context.run.run_id,
-            # Called only in this run's turn, because an earlier run may publish another version.
+            # Look up the version only after this run has claimed the data source. Until then,
+            # another run may publish another version.
             published=lambda: published_version(
                 declaration,
                 journal,

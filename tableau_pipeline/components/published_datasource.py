@@ -65,7 +65,8 @@ class ModelSnapshots:
 
     Attributes:
         definitions: maps the asset key of a model to its partitions definition; models of other
-            code locations have none. A partition that only an earlier definition had is ignored.
+            code locations may be missing. The newest version of a model leaves out partitions that
+            only an earlier definition had.
     """
 
     snapshots: SnapshotIOManager
@@ -100,7 +101,8 @@ def snapshots_of(
     return with_lakes(stored, declaration, snapshots.copies) if has_lakes else stored
 
 
-# The pool of the steps that sign in to Tableau. The instance limits how many steps run at once.
+# The pool of the steps that sign in to Tableau. The instance limits how many steps of a pool run at
+# once.
 POOL = "tableau"
 
 
@@ -288,7 +290,8 @@ def _asset_results(
 def _outputs(extract: dg.AssetSpec, published: dg.AssetSpec) -> dict[str, Any]:
     """Return the arguments with which `dg.multi_asset` makes both assets.
 
-    Declare the assets as outputs: from specs, Dagster would derive output names from asset keys.
+    The outputs are named "extract" and "published". If Dagster had only the specs, it would derive
+    the names of the outputs from the asset keys.
     """
     models = {dep.asset_key for dep in extract.deps}
     return {
@@ -390,7 +393,8 @@ class PublishedDatasourceScaffolder(dg.Scaffolder):
 def _template_values(folder: str) -> dict[str, str]:
     """Derive the values of the template's placeholders from a folder's name.
 
-    Values are in quotes where YAML needs quotes: `2024` and `on` would not be strings.
+    Values are in quotes where YAML needs quotes. Without quotes, `2024` and `on` would not be
+    strings.
 
     Raises:
         ValueError: the folder's name yields no asset key.
@@ -454,10 +458,11 @@ class PublishedDatasource(YamlComponent, Declaration):
         return self
 
     def get_asset_spec(self, spec: dg.AssetSpec) -> dg.AssetSpec:
-        """Return the spec of either asset. Override this method to set owners, tags or a group.
+        """Return the spec of an asset. Override this method to set owners, tags or a group.
 
         Args:
-            spec: the spec from the declaration. Dagster refuses a returned spec with another key.
+            spec: the spec of the extract or of the published data source, as derived from the
+                declaration. Dagster refuses a returned spec with another key.
         """
         return spec
 
@@ -467,8 +472,9 @@ class PublishedDatasource(YamlComponent, Declaration):
         The definitions also contain the lake tables, as external assets.
 
         Raises:
-            DeclarationError: a function without a return annotation returned this component. Then
-                Dagster would not find this component among the data sources.
+            DeclarationError: a function returned this component, but is not annotated with
+                `-> PublishedDatasource`. Then schedules, sensors and audits would not find the data
+                source.
         """
         decl = context.component_decl
         if isinstance(decl, ComponentLoaderDecl) and not (

@@ -45,8 +45,8 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
     """Map keys to the data sources that were published from files.
 
     The result includes data sources that runs failed to publish. The result leaves out data sources
-    that only the command `publish` tried to publish, without success. These data sources have no
-    readers and no recorded name. Raises errors like `newest_records`.
+    that only the command `publish` failed to publish: nothing of them is published, and no record
+    has their name. Raises the same errors as `newest_records`.
     """
     recorded, problems = records_of_files(instance)
     found: dict[str, PublishedFile] = {}
@@ -79,10 +79,12 @@ def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]
 def records_of_files(
     instance: dg.DagsterInstance,
 ) -> tuple[Mapping[str, StoredRecord], Mapping[str, str]]:
-    """Map keys of data sources of files to newest records, and other keys to read errors.
+    """Read the newest record of each data source that was published from files.
 
-    A sensor may call this function every minute. A call takes one listing, and for each data source
-    another listing and a read. Raises errors like `newest_records`.
+    Return two mappings. The first maps keys of data sources to records. The second maps the keys of
+    data sources with unreadable records to errors. A sensor may call this function every minute, so
+    a call takes only one listing of all data sources, and one listing and one read for each data
+    source. Raises the same errors as `newest_records`.
     """
     keys = journal_place().keys_in(tableau_project_root())
     newest = newest_records(instance, {key for key in keys if key.startswith(KEY_PREFIX)})
@@ -111,12 +113,13 @@ def _last(newest: StoredRecord) -> tuple[str, datetime] | None:
         return claim.owner.run_id, claim.claimed_at
     if isinstance(newest.record, ClaimRelease):
         return newest.record.run_id, newest.record.closed_at
-    # The newest record is a request of an overtaken refresh. The refresh's run shows more.
+    # A refresh wrote the newest record, such as a request, after its claim had ended. The record
+    # does not show how the refresh ended. The newest run in Dagster shows more.
     return None
 
 
 def recorded_declaration(key: str, checkpoint: Checkpoint) -> Declaration:
-    """Derive the declaration of a data source of files from its checkpoint, as far as possible."""
+    """Derive the declaration of a data source published from files, as far as possible."""
     ((name, table),) = checkpoint.tables.items()
     is_json = any(column.type.startswith("json of ") for column in table.columns)
     return Declaration(

@@ -32,7 +32,7 @@ _RETRIED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 
 class _WarningTexts(dg.Config):
-    """The sensor's texts of the warnings, by key of the data source; "" for no warning."""
+    """The texts of warnings from the sensor, by key of the data source; "" for no warning."""
 
     texts: dict[str, str] = Field(default={})
 
@@ -50,7 +50,7 @@ def warning_definitions(datasources: Sequence[PublishedDatasource]) -> dg.Defini
         context: dg.OpExecutionContext, config: _WarningTexts, tableau: TableauServerResource
     ) -> None:
         # Compute the texts again, because a refresh may have ended since the sensor's tick. For a
-        # running data source, use the sensor's text.
+        # data source that is being refreshed, use the sensor's text.
         texts = config.texts | dict(_warning_texts(context.instance, watched))
         with as_failure(context.log), tableau.session(context.log) as site:
             if problems := [*_set_warnings(site, context.instance, watched, texts)]:
@@ -92,7 +92,7 @@ def _set_warnings(
     texts: Mapping[str, str],
 ) -> Iterator[str]:
     """Set and remove warnings; yield the errors after which another attempt may succeed."""
-    # If the code location was reloaded, the texts may be for other data sources.
+    # Skip texts for data sources that a reload of the code location has removed.
     for key in sorted(watched.keys() & texts):
         try:
             record = journal_of(instance, key).history().recovered.record
@@ -100,7 +100,7 @@ def _set_warnings(
                 tag = in_environment(watched[key], tableau_project_root()).tag
                 set_warning(site, record.luid, tag, texts[key] or None)
         except (RefusedError, SignInError) as error:
-            # This error occurs, for example, if the site has no license for warnings.
+            # Another attempt would fail, too, for example if the site has no license for warnings.
             site.log.warning("quality_warning of %s has no effect: %s", key, error)
         except RefreshError as error:
             yield f"{key}: {error}"

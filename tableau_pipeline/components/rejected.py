@@ -1,4 +1,4 @@
-"""Find the models with newest rows that a blocking check has rejected.
+"""Find the models whose newest rows a blocking check has rejected.
 
 Only a failed check rejects rows. A check without a result rejects nothing, because a user may run a
 model without checks, and a check may be newer than the rows.
@@ -25,9 +25,9 @@ _MAX_RESULTS = 1000
 def rejected_models(
     instance: dg.DagsterInstance, graph: AssetGraph, models: Collection[str]
 ) -> Mapping[str, Sequence[str]]:
-    """Map each model with rejected newest rows to the blocking checks that rejected these rows.
+    """Map each model whose newest rows were rejected to the blocking checks that rejected them.
 
-    If all checks pass, a few reads suffice for any number of models.
+    If all checks pass, a few reads suffice for any number of models without partitions.
     """
     keys = {dg.AssetKey.from_user_string(model) for model in models}
     checks = {
@@ -81,7 +81,10 @@ def newest_row_times(
 def _foreign_failures(
     instance: dg.DagsterInstance, models: Collection[dg.AssetKey]
 ) -> Iterator[dg.AssetCheckKey]:
-    """Yield the blocking checks that failed in other locations, in failed runs of these models."""
+    """Yield the blocking checks in the failed runs that made the newest rows of these models.
+
+    The asset graph may lack these checks, because no step of this code location makes the models.
+    """
     records = instance.get_asset_records([*models]) if models else []
     newest = (record.asset_entry.last_materialization_record for record in records)
     runs = {entry.run_id for entry in newest if entry and entry.run_id}
@@ -109,7 +112,7 @@ def _rejects(
         instance, check.asset_key, is_partitioned=is_partitioned
     )
     if not materializations:
-        # Only a lake table that no sensor watches has no materialization.
+        # A lake table that no sensor watches has no materialization, so the newest result counts.
         return _is_failure(results[0])
     newest_results_of_each = (
         next((result for result in results if _covers(result, materialization)), None)
@@ -141,8 +144,8 @@ def _is_failure(result: AssetCheckExecutionRecord) -> bool:
 
 def _covers(result: AssetCheckExecutionRecord, materialization: dg.EventLogRecord) -> bool:
     """Whether a check result is about the rows that a materialization wrote."""
-    # If a step both makes and checks a model, the check ends before Dagster records the
-    # materialization.
+    # First compare the runs, not the times: if a step both makes and checks a model, the check ends
+    # before Dagster records the materialization.
     if result.run_id and result.run_id == materialization.run_id:
         return True
     target = result.evaluation.target_materialization_data if result.evaluation else None

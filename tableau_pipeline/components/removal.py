@@ -24,7 +24,7 @@ _PATIENCE = 10.0
 def published_below(
     instance: dg.DagsterInstance, site: TableauSite, root: str
 ) -> Iterator[tuple[str, RemoteDatasource]]:
-    """Yield the key and the data source for all data sources of this deployment below a root."""
+    """Yield all data sources of this deployment below a project root, each with its key."""
     ours = journal_of(instance, "", root=root).instance
     for remote in site.tagged(f"{INSTANCE_TAG_PREFIX}{ours}", revisions=False):
         key, *others = remote.keys or ("",)
@@ -101,8 +101,8 @@ def _delete(
 ) -> str:
     """Delete a data source. Return the reason if it was not deleted; otherwise "".
 
-    The tags of a data source are no sufficient evidence, because users move data sources and copy
-    tags.
+    Tags alone do not prove that the data source is ours, because users move data sources and copy
+    tags. So also check the project and the records.
     """
     name, _, root = key.partition("@")
     journal = journal_of(context.instance, name, context, root=root)

@@ -50,7 +50,8 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
         descriptions[RECONCILIATION] = (
             "The published data, counted or read back, equals the models."
         )
-    # Add this check even if no metadata is declared, because models may bring metadata after a run.
+    # Add this check even if no metadata is declared, because a later run of a model may add column
+    # comments, which refreshes publish, too.
     descriptions[METADATA] = "The server has the declared metadata. Changes by people are listed."
     if has_deadline:
         text = "The published version of every model that `freshness` covers is in time."
@@ -99,7 +100,7 @@ def _metadata_check(declaration: Declaration, done: Done) -> dg.AssetCheckResult
 def failed_checks(
     instance: dg.DagsterInstance, declaration: Declaration, error: RefreshError
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the failed checks that stopped a refresh, and the last results of all other checks."""
+    """Yield check results for a refresh that was refused or held, or failed the reconciliation."""
     severity = dg.AssetCheckSeverity.ERROR
     if isinstance(error, HeldError):
         # A hold prevents all checks, but the step succeeds. So Dagster needs a result of each
@@ -307,10 +308,10 @@ def published_result(
     declaration: Declaration,
     done: Refreshed,
 ) -> dg.MaterializeResult:
-    """Return the result that Dagster shows of a refresh. Refreshes read only the journal.
+    """Return the result of a refresh for users of Dagster; refreshes read the journal instead.
 
     Dagster plots each number over time. So the metadata has only numbers that are worth a plot, and
-    every refresh reports all these numbers. Programs read `details`.
+    every refresh reports all these numbers. `details` has values for programs, without plots.
     """
     checkpoint, remote = done.checkpoint, done.remote
     limit = (checkpoint.size or 0) * declaration.republish.growth
@@ -342,7 +343,7 @@ def published_result(
 def published_by_command(
     declaration: Declaration, checkpoint: Checkpoint, decision: str
 ) -> dg.AssetMaterialization:
-    """Return the event of a publish by the command `publish`, from the checkpoint."""
+    """Derive the event that reports a publish by the command `publish` from the checkpoint."""
     rows, taken_at = checkpoint.rows[declaration.fact_table], checkpoint.taken_at
     compared = "equal" if checkpoint.is_equal else ""
     metadata: dict[str, Any] = {
@@ -370,7 +371,7 @@ def _times(checkpoint: Checkpoint) -> dict[str, dg.TimestampMetadataValue]:
 
 
 class Details(BaseModel):
-    """The part of an event's metadata for programs. Events of older releases lack fields."""
+    """The part of an event's metadata that programs read. Events of older releases lack fields."""
 
     model_config = ConfigDict(frozen=True, alias_generator=lambda name: name.replace("_", " "))
 
@@ -491,8 +492,8 @@ _LONGEST_TAG = 63
 def run_tag(key: str) -> str:
     """Return the key of the run tag with the decision of a data source's refresh."""
     # Dagster allows one slash and 63 characters in a tag key, so slashes become dots. A key that is
-    # too long gets a digest. A key with a dot gets a digest, too, because "a.b" and "a/b" would get
-    # the same tag.
+    # too long gets a digest. A key with a dot gets a digest, too. Without the digest, "a.b" and
+    # "a/b" would get the same tag.
     text = key.replace("/", ".")
     if len(text) > _LONGEST_TAG or "." in key:
         text = f"{text[: _LONGEST_TAG - 9]}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"

@@ -44,12 +44,13 @@ class PastRefresh:
             failed.
         rows: the number of rows of the fact table. If nothing was refreshed, `rows`, `bytes_sent`
             and `bytes_saved` are None.
-        deleted: how many rows an update deleted, in all tables together.
-        bytes_saved: how many bytes fewer than a full publish the refresh sent.
+        deleted, inserted: how many rows an update deleted and inserted, in all tables together.
+        bytes_saved: how many bytes a full publish would have sent in addition.
         requests: how many requests the refresh sent to the server; None if no number is recorded.
         compared: how the rows were compared with the models, or a note that they were not compared.
         is_full: whether the refresh was a full publish.
-        taken_at: as in `Checkpoint`; None if no time is recorded.
+        taken_at: when a refresh last made the published rows equal to the models, as in
+            `Checkpoint`; None if no time is recorded.
         seconds: the duration of each phase of the refresh.
         accepts: the values of `accept` that prevent the refusal; empty if no value helps.
         models_first: whether an earlier step failed, so that the refresh never began. Then the
@@ -177,10 +178,11 @@ def statuses(
 
     Args:
         reads_journal: whether to read every journal. Sensors pass False, because they look every
-            minute. Then the function reads only the journals of running data sources, and only
-            these data sources get a checkpoint.
+            minute. Then the function reads only the journals of data sources with an unfinished
+            run, and only the statuses of these data sources have a checkpoint.
 
-    Raises errors like `newest_records`. A data source with unreadable records is UNKNOWN.
+    Raises the same errors as `components.journal.newest_records`. A data source with unreadable
+    records is UNKNOWN, unless its newest run or a hold shows another state.
     """
     assets = {source.key: dg.AssetKey.from_user_string(source.key) for source in datasources}
     records = (record.asset_entry for record in instance.get_asset_records([*assets.values()]))
@@ -235,7 +237,7 @@ def _if_fresh(
     last = status.last
     if last is None:
         # Users can wipe the events of an asset. The journal then still has its records.
-        reason = "its journal has refreshes, but Dagster's events of it are gone"
+        reason = "its journal has refreshes, but its events in Dagster are gone"
         why = reason if known and known.published else ""
         return replace(status, state=Status.NEVER, why=why)
     if known and not known.number and last.is_ours:
@@ -254,7 +256,7 @@ def with_rejected(
     models: Mapping[str, Collection[str]],
     rejected: Mapping[str, Sequence[str]],
 ) -> list[DatasourceStatus]:
-    """Change the status to refused if a check has rejected rows that the next refresh would take.
+    """Change a status to refused if a check has rejected rows that the next refresh would take.
 
     Args:
         models: maps asset keys of data sources to their models.
@@ -280,7 +282,8 @@ def with_rejected(
 def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceStatus]:
     """Map the asset key of each data source that is published from files to its status.
 
-    Raises errors like `published_files`. A data source with unreadable records is UNKNOWN.
+    Raises the same errors as `published_files`. A data source with unreadable records is UNKNOWN,
+    unless it is held.
     """
     published, held = published_files(instance), holds(journal_place())
     assets = {key: dg.AssetKey.from_user_string(key) for key in published}
@@ -345,8 +348,8 @@ def _is_unfinished(run: dg.RunRecord | None) -> bool:
 def certain_checkpoint(recorded: History) -> Checkpoint | None:
     """Return the newest checkpoint; None if the server may have other content.
 
-    The content is uncertain if a request is open, if no refresh has observed the result of a
-    request, or if a refresh has recorded a reason for distrust.
+    The content is uncertain if requests are recorded after the newest checkpoint, if no refresh has
+    observed the result of a request, or if a refresh has recorded a reason for distrust.
     """
     is_open = recorded.intents or recorded.recovered.sent or recorded.recovered.distrust
     return None if is_open else recorded.checkpoint
@@ -363,12 +366,13 @@ def history(instance: dg.DagsterInstance, key: str) -> Sequence[PastRefresh]:
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The savings of a data source in a month, compared with full publishes by all refreshes.
+    """The bytes and seconds that the refreshes of a month saved, compared with full publishes.
 
     Attributes:
         month: such as "2026-11".
         full: how many refreshes were full publishes.
-        seconds_saved: the saved time of all phases; None without a full publish to compare with.
+        seconds_saved, server_seconds_saved: the saved time of all phases, and of the server's jobs;
+            None without a full publish to compare with.
     """
 
     month: str
@@ -464,8 +468,8 @@ def _with_newest_run(
         return replace(status, state=Status.RUNNING, run_id=run_id)
     stops: Sequence[dg.RunRecord] = [run]
     if decision not in STOPPED and (decision or run_status is dg.DagsterRunStatus.SUCCESS):
-        # The newest run was a dry run or only built a file, so it does not show the status. Look
-        # for a stopped run since the last refresh.
+        # The newest run, for example a dry run, does not show the status. Look for a refused or
+        # failed run since the last refresh.
         stopped = _stopped_runs(instance, status.key, limit=1)
         stops = [
             record

@@ -72,7 +72,7 @@ class CronTrigger:
 
     cron: Cron = Field(description='A cron expression, as in "0 6 * * *".')
     timezone: Zone = Field(
-        default="UTC", description='Time zone of the cron expression: "Europe/Paris".'
+        default="UTC", description='Time zone of the cron expression, such as "Europe/Paris".'
     )
     upstream: bool = Field(
         default=False,
@@ -123,23 +123,23 @@ def automation_conditions(
 ) -> tuple[dg.AutomationCondition | None, dg.AutomationCondition | None]:
     """Return the conditions of the extract and of the published asset, which share a step.
 
-    Only a trigger with `after` has conditions; for all other triggers, both are None. The
-    conditions follow the models, and retry a failed refresh every half hour.
+    Only an `AfterTrigger` has conditions; for all other triggers, both are None. The conditions
+    request a refresh when models are new, and retry a failed refresh every half hour.
     """
     if not isinstance(trigger, AfterTrigger):
         return None, None
     is_, updated = dg.AutomationCondition, dg.AutomationCondition.newly_updated()
     # Dagster remembers the update of each model until it requests a refresh. A refresh by hand does
-    # not reset the memory, so an extra refresh without changes follows. Do not combine the update
-    # or the request with other conditions by "or". Dagster does not know the time of a combined
-    # condition. So it would forget a model that became new just after the request, although the
-    # requested refresh may have missed this model. Unlike eager(), do not wait for missing
-    # partitions: a day that never arrives must not block all refreshes.
+    # not reset the memory, so an extra refresh without changes follows. Do not combine
+    # newly_updated() or newly_requested() with other conditions by "|". Dagster does not know the
+    # time of a combined condition. So it would forget a model that became new just after the
+    # request, although the requested refresh may have missed this model. Unlike eager(), do not
+    # wait for missing partitions: a day that never arrives must not block all refreshes.
     updates = [is_.asset_matches(model, updated) for model in models]
     events = updates if trigger.after == "all" else [is_.any_deps_match(updated)]
     if trigger.every:
-        # Dagster also remembers a tick until the next request, because a model may be running at
-        # the tick.
+        # Dagster also remembers a tick until the next request. So if a model is running at the
+        # tick, a refresh still follows later.
         events = [*events, is_.cron_tick_passed(_ticks(trigger.every))]
     new = reduce(and_, (condition.since(is_.newly_requested()) for condition in events))
     failed = is_.execution_failed() & is_.cron_tick_passed(RETRY_CRON)
@@ -147,7 +147,7 @@ def automation_conditions(
         (new | failed).with_label("refresh after models")
         & ~is_.in_progress()
         & ~is_.any_deps_in_progress()
-        # Dagster remembers a new model also while a blocking check has failed or has not run.
+        # Wait until all blocking checks have passed. Meanwhile, Dagster remembers the new model.
         & is_.all_deps_blocking_checks_passed()
     )
     together = is_.any_deps_match(is_.will_be_requested())

@@ -27,9 +27,13 @@ class DeclarationError(RefusedError, ValueError):
 
 
 class YamlComponent(dg.Component, dg.Resolvable):
-    """A component with a `keyed` class. The keys in YAML are the fields of the class."""
+    """The base of the components of this package. The keys in YAML are the fields of the class.
 
-    # Override Dagster's own model, which checks less, and names only the outermost key in errors.
+    Decorate each subclass with `tableau_pipeline.yaml_keys.keyed`.
+    """
+
+    # Override Dagster's own model, so that `resolve_from_model` checks the keys. Dagster's model
+    # checks less, and its errors name only the outermost key.
     @classmethod
     @cache
     def model(cls) -> type[BaseModel]:
@@ -55,8 +59,8 @@ class YamlComponent(dg.Component, dg.Resolvable):
         """Fill in templates such as `{{ env.X }}`, and check the keys.
 
         Raises:
-            DeclarationError: keys are wrong or repeated, or Dagster would skip models in the same
-                folder. The message has a line with the place in the file for each problem.
+            DeclarationError: keys are wrong or repeated, or Dagster would skip Python files in the
+                same folder. Each line of the message names a problem and its place in the file.
             pydantic.ValidationError: keys are wrong, and they come from Python, not from a file.
         """
         keys = model.model_dump()
@@ -113,7 +117,7 @@ def _reject_unloaded_modules(file: Path, text: str) -> None:
     if skipped:
         raise DeclarationError(
             f"{file}:1: Dagster skips {', '.join(skipped)} in this folder: put "
-            "`type: dagster.DefsFolderComponent` and a line `---` at its top"
+            "`type: dagster.DefsFolderComponent` and a line `---` at the top of this file"
         )
 
 
@@ -142,10 +146,11 @@ def _reject_repeated_keys(file: Path, text: str) -> None:
 def _without_unions(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return a JSON schema with each union replaced by all keys of its members.
 
-    The resulting schema allows all keys, and requires no key, so that editors can complete keys.
-    The component's own validators report mistakes with a guess at the right spelling. With a strict
-    schema, Dagster would first report less helpful errors. For example, a value "is not valid under
-    any of the given schemas", or the right spelling of a mistyped key "is a required property".
+    Editors use the resulting schema to complete keys. It allows all keys, and requires no key,
+    because the component's own validators report mistakes with a guess at the right spelling. With
+    a strict schema, Dagster would first report less helpful errors. For example, it would
+    report that a value "is not valid under any of the given schemas". For a mistyped key, it would
+    report that the correct key "is a required property".
     """
     if isinstance(schema, list):
         return [_without_unions(item, definitions) for item in schema]

@@ -66,7 +66,7 @@ class TableContent(Frozen):
 
     def same_content(self, other: "TableContent") -> bool:
         """Whether both contents have the same rows in the same columns."""
-        # Ignore version and cutoff, because a cutoff may move and drop no row.
+        # Ignore version and cutoff, because both may change although the rows stay the same.
         return (self.columns, self.content) == (other.columns, other.content)
 
 
@@ -97,7 +97,9 @@ class ServerTds(Frozen):
     """The `.tds` that a refresh last read from the server.
 
     Attributes:
-        digest: the digest, as in `Metadata`. `source` is also as in `Metadata`.
+        digest: a text that changes when a user edits the metadata in the `.tds`.
+        source: the class of the connection to another database, such as "postgres"; None if all
+            data are in Hyper.
     """
 
     digest: str
@@ -153,14 +155,15 @@ class Checkpoint(Frozen):
     """The published data source, as far as known; valid only for this server, site and LUID.
 
     Attributes:
-        refresh: the number of the refresh that recorded this checkpoint; the highest number counts.
+        refresh: the number of the refresh that recorded this checkpoint. Of several checkpoints,
+            the checkpoint with the highest number counts.
         project: the declared project. `name` is the declared name.
-        luid: the LUID of the data source; None only in an intent to create a data source.
+        luid: the LUID of the data source; None only in the record of a request that creates it.
         updated_at: the server's time stamp after the refresh. `revision` is the newest revision at
             this time; None if the site keeps no revisions.
         declaration: the digest of the declared tables and relationships.
-        metadata: the digest of the `.tds` as our last publish left it. If the server's digest
-            differs, users have edited it.
+        metadata: the digest of the `.tds` as our last publish left it. If the server's `.tds` has
+            another digest, users have edited the metadata.
         held: the `.tds` at `updated_at` and `revision`; None if the next refresh must read the
             `.tds`.
         adopted: the digest of adopted metadata, until a refresh has confirmed that the metadata
@@ -168,7 +171,8 @@ class Checkpoint(Frozen):
         owner: the LUID of the owner before a publish, until a refresh has restored this owner.
         written: the names of the files with the metadata values that we wrote. If the outcome of a
             publish is unknown, there are several names, the newest first.
-        filters: phrases about the filters that choose a user's rows, as a refresh last read them.
+        filters: phrases about the filters that decide which rows a user sees, as a refresh last
+            read them.
         saved: users' edits of removed columns and calculations, until the columns return.
         late: the windows of our updates that had not yet changed `updated_at` when the refresh
             ended. Some sites change the time stamp late.
@@ -227,12 +231,15 @@ class Checkpoint(Frozen):
 
     @property
     def reached(self) -> "Checkpoint":
-        """This checkpoint after its request has certainly taken effect."""
+        """This checkpoint after its request has certainly taken effect.
+
+        Then only the newest of the names in `written` counts.
+        """
         return self.model_copy(update={"written": self.written[:1]})
 
     @property
     def versions(self) -> Iterator[tuple[str, int]]:
-        """Yield the model and the number of each snapshot in this checkpoint."""
+        """The model and the number of each snapshot in this checkpoint."""
         return ((table.model, table.version) for table in self.tables.values())
 
     def target(self, table: str) -> TableName:

@@ -59,7 +59,7 @@ class Guard:
         ge=0,
         le=1,
         description="The refresh is refused if it would remove this share of the published rows, "
-        "or more. 0: no row may be removed. 1: all rows may be removed.",
+        "or more. 0: no row may be removed. 1: no limit.",
     )
     max_change: float | None = Field(
         default=None,
@@ -75,8 +75,9 @@ class Entitlements:
 
     table: str = Field(description="The table of this data source that has a row for each right.")
     user: str = Field(
-        description="The table's column of users, by the names of USERNAME(). A refresh is "
-        "refused if a user is NULL, or if the site has none of the users."
+        description="The table's column with the names of users, as Tableau's function USERNAME() "
+        "returns them. A refresh is refused if a user is NULL, or if the site has none of the "
+        "users."
     )
     max_shrink: float = Field(
         default=0.2,
@@ -100,7 +101,7 @@ class Retain:
     )
     as_of: Literal["run", "max"] = Field(
         default="run",
-        description="Count from today (UTC), or from the latest value in the model.",
+        description="run: count from today (UTC). max: count from the latest value in the model.",
     )
 
 
@@ -116,8 +117,8 @@ class Table:
     )
     source: LakeTable | None = Field(
         default=None,
-        description="A table of a lake as the model: {delta: /lake/orders} or {iceberg: {catalog: "
-        "prod, table: db.orders}}. Default: an asset.",
+        description="A lake table as the model, such as {delta: /lake/orders} or {iceberg: "
+        "{catalog: prod, table: db.orders}}. Default: the model is an asset.",
     )
     policy: Annotated[
         Policy,
@@ -226,7 +227,8 @@ Project = str | tuple[str, ...]
 def _project(project: Any) -> Any:
     if not isinstance(project, str | tuple | list):
         raise ValueError(
-            'project is one of: a path, "Aviation/Curated"; a list of names, [Aviation, "A/B"]'
+            'project is a path, such as "Aviation/Curated", or a list of names, such as '
+            '[Aviation, "A/B"]'
         )
     names = project.split("/") if isinstance(project, str) else project
     if not all(str(name).strip() for name in names or [""]):
@@ -238,7 +240,7 @@ def _project(project: Any) -> Any:
 class _ZoneOfClock:
     """Publish timestamps as the wall clock time of a zone."""
 
-    zone: Zone = Field(description='Name of the time zone: "Europe/Paris".')
+    zone: Zone = Field(description='Name of the time zone, such as "Europe/Paris".')
 
 
 def _clock(value: Any) -> Any:
@@ -260,16 +262,16 @@ class Declaration(Properties):
         Project,
         BeforeValidator(_project, json_schema_input_type=str | list[str]),
     ] = Field(
-        description='Path of the project, "Aviation/Curated"; or a list, if names contain slashes, '
-        '[Aviation, "A/B"].'
+        description='Path of the project, such as "Aviation/Curated". If names contain slashes: a '
+        'list, such as [Aviation, "A/B"].'
     )
     tables: Annotated[
         tuple[Table, ...], written_as(Annotated[dict[str, Table], Field(min_length=1)], _named)
     ] = Field(description="Tables of the data source, by name.")
     key: str = Field(
         default="",
-        description="Asset key. Default: derived from the name by the rule of dagster-tableau, so "
-        "that its dashboards follow this asset.",
+        description="Asset key. Default: derived from the name by the rule of dagster-tableau. So "
+        "dashboards that dagster-tableau loads depend on this asset.",
     )
     create_project: bool = Field(
         default=False, description="Create the project if it does not exist."
@@ -296,7 +298,8 @@ class Declaration(Properties):
     )
     on_oversize: Literal["publish", "split"] = Field(
         default="publish",
-        description="If an update is above the limit, publish the full file, or split the update. "
+        description="If an update is larger than `payload_limit_mb`: publish the full file, or "
+        "split the update. "
         "During a split update, dashboards may show old and new rows together.",
     )
     payload_limit_mb: float | None = Field(
@@ -416,7 +419,7 @@ class Declaration(Properties):
         )
 
     def guard_of(self, table: Table) -> Guard:
-        """Return the guard of a table. `entitlements` may tighten the guard of its own table."""
+        """Return the guard of a table. `entitlements` may tighten the guard of its `table`."""
         own, guard = self.entitlements, table.guard
         if own is None or own.table != table.name:
             return guard
@@ -494,7 +497,7 @@ def _plain(value: Any) -> Any:
 
 
 def _set_fields(value: Any, of: type[Any]) -> Mapping[str, Any]:
-    """Return the fields of a class with values that differ from the defaults."""
+    """Return the values that differ from the defaults, by field of the class `of`."""
     values = {field.name: (field.default, getattr(value, field.name)) for field in fields(of)}
     return {
         name: now

@@ -1,4 +1,4 @@
-"""The deployments with journals in a store: their ids, and the places of their stores."""
+"""The id of a deployment, its folders in a store, and checks that the store is no copy."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +19,8 @@ from tableau_pipeline.outcome import Code
 MAIN = "main"
 # Takes the place of the id if a deployment has not published yet.
 NO_ID = "nothing was published yet"
-# The "@" avoids a clash, because no id of a deployment begins with "@".
+# The folder with the files of deployments, and the name that replaces an empty project root. They
+# cannot clash with other folders, because no id of a deployment and no quoted name begins with "@".
 _DEPLOYMENTS = "@deployments"
 _NO_ROOT = "@"
 # The number of slashes in the path of a folder of records.
@@ -105,7 +106,7 @@ class JournalPlace:
         self._record(str(uuid4()))
 
     def newest_numbers(self) -> dict[str, int]:
-        """Map each folder of records, of all deployments in the store, to its newest number."""
+        """Map the folders of records of all deployments to the newest number in each folder."""
         newest: dict[str, int] = {}
         for entry in self.storage.list(""):
             folder, _, name = entry.key.rpartition("/")
@@ -117,7 +118,7 @@ class JournalPlace:
         return newest
 
     def recorded_keys(self) -> set[str]:
-        """Return the keys of the deployment that have records; see `core.identity.key_below`."""
+        """Return the keys for which this deployment has records, as `key_below` returns them."""
         deployment = self.deployment()
         folders = [folder.split("/") for folder in self.newest_numbers()]
         return {
@@ -188,7 +189,7 @@ class JournalPlace:
             RefusedError: the store ignores the condition of a write, as some gateways do.
         """
         key = f"{_DEPLOYMENTS}/.probe-{uuid4().hex}"
-        # This write also creates the folder, which gets its inode number.
+        # This write also creates a local folder, so that `_inode` can read its number afterwards.
         self.storage.put(key, b"first")
         try:
             if self.storage.put(key, b"second"):

@@ -13,7 +13,8 @@ from tableau_pipeline.core.checkpoint import Outcome, Window
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Distrust, Doubt
 
-# Seconds after our job. If a time stamp moves later, attribute the change to another user.
+# The longest time from the end of our job to the time stamp that the job moves, in seconds.
+# Attribute a later time stamp to another user.
 LONGEST_LAG = 30.0
 
 JobKind = Literal["update", "publish"]
@@ -212,7 +213,7 @@ class Change:
     def since(
         cls, before: Stamp | None, after: RemoteDatasource, *, late: Collection[Window]
     ) -> "Change":
-        """Return the change since `before`, if we have sent nothing since then."""
+        """Return the change since `before`. We must have sent nothing since then."""
         # We have published nothing since `before`, so another user made every new revision.
         return cls(None, before, after.stamp, revisions=(0,), late=late, published=after.published)
 
@@ -252,7 +253,7 @@ class Change:
 
     @property
     def lateness(self) -> float | None:
-        """The seconds from our change to the time stamp; None if another user changed it.
+        """The seconds from our change to the time stamp; None if our change cannot explain it.
 
         If another user moves the time stamp soon after our change, the site only seems to be late.
         """

@@ -57,7 +57,7 @@ class Permission:
 
     group: str = Field(
         min_length=1,
-        description='Group of the site, "All Users". If several domains have the group: '
+        description='Group of the site, such as "All Users". If several domains have the group: '
         "example.com\\Analysts.",
     )
     allow: tuple[Capability, ...] = Field(
@@ -108,8 +108,8 @@ class Properties:
     )
     permissions: tuple[Permission, ...] = Field(
         default=(),
-        description="Capabilities of groups, [{group: Analysts, allow: [Read, Connect]}]. All "
-        "other permissions are left to people.",
+        description="Capabilities of groups, such as [{group: Analysts, allow: [Read, Connect]}]. "
+        "All other permissions are left to people.",
     )
     quality_warning: bool = Field(
         default=False,
@@ -188,8 +188,8 @@ GeographicRole = Literal[
 ]
 
 _FORMAT = (
-    'Number format, "#,##0.00" or "0.0%"; date format, "yyyy-MM-dd"; or a format as'
-    " Tableau itself writes it, 'c\"€\"#,##0'. Default: Tableau's."
+    'A number format, such as "#,##0.00" or "0.0%"; a date format, such as "yyyy-MM-dd"; or a '
+    "format as Tableau itself writes it, such as 'c\"€\"#,##0'. Default: Tableau's."
 )
 
 
@@ -241,8 +241,8 @@ class Calculation(_DisplaySettings):
     _: KW_ONLY
     formula: str = Field(
         min_length=1,
-        description="A formula in Tableau's language. It may use columns, [net] or with several "
-        "tables [orders.net], captions, and other calculations.",
+        description="A formula in Tableau's language. It may use columns (such as [net], or "
+        "[orders.net] if there are several tables), captions, and other calculations.",
     )
     type: DataType = Field(default="real", description="The type of the calculation's values.")
 
@@ -267,9 +267,9 @@ class MetadataPolicy:
 
     on_conflict: OnConflict = Field(
         default="keep",
-        description="If both the declaration and a person changed a value: keep the person's "
-        "value, and report both values; replace the person's value; or refuse the refresh. A "
-        "value that only a person changed always stays.",
+        description="What to do if both the declaration and a person changed a value. keep: keep "
+        "the person's value, and report both values. replace: replace the person's value. refuse: "
+        "refuse the refresh. A value that only a person changed always stays.",
     )
 
 
@@ -413,7 +413,11 @@ def _check_names(
     published: Callable[[str], str],
     calculations: Sequence[Calculation],
 ) -> None:
-    """Check that all fields have different visible names: the caption, or else the own name."""
+    """Check that each caption differs from all other names that users see.
+
+    Users see the caption of a column, or else the column's name. The name of a calculation is also
+    its caption.
+    """
     shown: dict[str, str] = {}
     captions: list[tuple[str, str, tuple[str, ...]]] = []
     for calculation in calculations:

@@ -1,4 +1,4 @@
-"""Holds: marks of data sources that no refresh may change until a user releases them."""
+"""Holds. Refreshes do not change a held data source until a user releases it."""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -12,12 +12,12 @@ from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.errors import HeldError, RefusedError
 from tableau_pipeline.outcome import Code
 
-# This name cannot clash with the folder of a project root, in which an "@" is quoted.
+# This name cannot clash with the folder of a project root, because an "@" in a root is quoted.
 _FOLDER = "@holds"
 
 
 class Hold(Frozen):
-    """A mark of a data source that no refresh may change until a user releases it.
+    """The record that a data source is held: refreshes do not change it until a user releases it.
 
     Attributes:
         by: the user or the run that holds the data source.
@@ -39,7 +39,7 @@ class Hold(Frozen):
 
 
 def holds(place: JournalPlace) -> dict[str, Hold | RefusedError]:
-    """Map the keys of a deployment's journals to holds, by one read for each hold.
+    """Map the keys of held data sources to their holds, by a listing and a read for each hold.
 
     If a hold cannot be read, its key maps to the error of `hold_of`.
     """

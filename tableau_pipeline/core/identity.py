@@ -4,7 +4,8 @@ import re
 
 from tableau_pipeline.errors import SettingError
 
-# The prefixes of a data source's two tags, of the asset key and of the deployment.
+# A data source has two tags: the first prefix with its asset key, and the second prefix with the id
+# of its deployment.
 TAG_PREFIX = "tableau-pipeline:"
 INSTANCE_TAG_PREFIX = "tableau-pipeline-instance:"
 

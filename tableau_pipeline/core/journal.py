@@ -78,8 +78,8 @@ class Intent(Frozen):
         luid: the LUID of the data source to change; None to create one.
         before: the time stamp of the data source right before the request.
         before_revision: the newest revision of the data source right before the request.
-        late: as in `Checkpoint`: the value before the request while the outcome is unknown, and the
-            value after the request once the outcome is known.
+        late: the windows of late updates, as in `Checkpoint`: before the request while the outcome
+            is unknown, and after the request once the outcome is known.
         target: the checkpoint that is valid after the request has taken effect; None if the request
             does not complete the refresh.
         distrust: why no update may build on the result, even if the request succeeds; None if an
@@ -199,7 +199,8 @@ class Recovered(Frozen):
 
     Attributes:
         refresh: the number of the refresh that recorded the state. The state includes the requests
-            of all earlier refreshes. A state by `at` also includes the requests of this refresh.
+            of all earlier refreshes. A state that `at` returns also includes the requests of this
+            refresh.
         record: the checkpoint from which later refreshes start. It may come from a request with an
             uncertain outcome.
         pending: the target of the newest request with an uncertain effect; None without such a
@@ -237,7 +238,7 @@ class Recovered(Frozen):
 
     @property
     def filters(self) -> tuple[str, ...]:
-        """Phrases about the filters that choose a user's rows, as the last refresh read them."""
+        """Phrases about the filters that decide which rows a user sees, as last read."""
         return self.record.filters if self.record else ()
 
     @property
@@ -273,8 +274,9 @@ class Recovered(Frozen):
                     # not become ours, because the outcome is uncertain.
                     return self._with(pending=pending)
                 uncertain = state.holding(target) if target else state
-                # A publish with REPLACE keeps the schema in the record. But it may drop the
-                # metadata that we set, so take `written` from the target.
+                # After an update or a publish with REPLACE, keep the record, because these requests
+                # do not change the schema. But REPLACE may drop the metadata that we set, so take
+                # `written` from the target.
                 record = uncertain.record if has_metadata or self.record is None else self.record
                 if record and target and intent.mode is PublishMode.REPLACE:
                     record = record.model_copy(update={"written": target.written})
@@ -286,7 +288,7 @@ class Recovered(Frozen):
                 return self
 
     def holding(self, target: Checkpoint) -> "Recovered":
-        """Return this state with a checkpoint that the server may have."""
+        """Return this state with another `record`: a checkpoint that the server may have."""
         # Keep the largest number of rows of each table. Otherwise, a request with an uncertain
         # outcome and few rows would weaken guard.max_shrink.
         rows = {name: max(count, self.rows.get(name, 0)) for name, count in target.rows.items()}
@@ -301,7 +303,7 @@ class Recovered(Frozen):
         return self._with(distrust=why)
 
     def recorded_by(self, refresh: int) -> "Recovered":
-        """Return this state as a record of a refresh that has processed all earlier refreshes."""
+        """Return this state, to be recorded by a refresh that has processed all earlier ones."""
         return self._with(refresh=refresh)
 
     def _with(self, **changes: object) -> "Recovered":
@@ -314,8 +316,8 @@ Record = Annotated[Claim | Intent | ClaimRelease | Recovered, Field(discriminato
 # the oldest records are removed.
 KEPT = 200
 
-# Outcomes after which the server may have the rows of a request. The unknown outcomes belong to
-# them: if the server took the rows, refreshes need the snapshots of these rows.
+# Outcomes after which the server may have the rows of a request. They include unknown outcomes: if
+# the server took the rows, refreshes need the snapshots of these rows.
 _LANDED = (None, Outcome.DONE, Outcome.LOST)
 
 
@@ -353,8 +355,8 @@ class History(Frozen):
         match record:
             case Claim():
                 changes["claim"] = record
-            # Take only requests that `recovered` does not include. All other requests come from an
-            # overtaken refresh.
+            # Take only requests that `recovered` does not include. All other requests come from a
+            # refresh that had lost its claim.
             case Intent() if record.refresh > self.settled:
                 changes["intents"] = _with_intent(self.intents, record)
             case Recovered():
@@ -411,8 +413,8 @@ class History(Frozen):
 def _with_intent(intents: tuple[Intent, ...], record: Intent) -> tuple[Intent, ...]:
     by_id = {intent.request_id: intent for intent in intents}
     previous = by_id.get(record.request_id)
-    # The number of the refresh counts first, because a later refresh records the requests of an
-    # overtaken refresh again, under its own number. Of two outcomes, prefer the outcome with a job,
+    # The number of the refresh counts first. If a refresh lost its claim, a later refresh records
+    # these requests again, with the later number. Of two outcomes, prefer the outcome with a job,
     # because the server reported it.
     if previous is None or _information(record) >= _information(previous):
         by_id[record.request_id] = record

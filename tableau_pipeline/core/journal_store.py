@@ -117,7 +117,8 @@ class StoredJournal:
     def latest(self, since: History) -> History:
         """Return the newest history, by reading the records after a known history.
 
-        The call takes a listing only if the newest record of the known history was removed.
+        The call takes a listing only if the known history is empty, or if its newest record was
+        removed.
         """
         newest = since
         while stored := self._read(newest.number + 1):
@@ -179,13 +180,13 @@ class StoredJournal:
 
     @contextmanager
     def heartbeat(self) -> Generator[None]:
-        """Write a file every minute while the block runs, in a separate thread."""
+        """Write a file every minute while the block runs, so that the refresh counts as running."""
         is_over = Event()
 
         def beat() -> None:
             while not is_over.wait(BEAT.total_seconds()):
                 # If the store cannot be reached, other refreshes may assume that this refresh has
-                # ended. Then the fence stops this refresh.
+                # ended, and claim the data source. Then this refresh stops before its next request.
                 with suppress(StoreError, OSError):
                     self._storage.replace(f"{self._folder}/{_BEAT_KEY}", b"")
 
@@ -225,7 +226,7 @@ class StoredJournal:
         return stored is not None and stored.history == history
 
     def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
-        """Raise an error if a record from the floor of the newest history on is missing."""
+        """Raise an error if a record between the floor and the end of a history is missing."""
         floor = history.floor
         for number in sorted({*range(floor, history.number)}.difference(numbers)):
             # Read the record, because the listing may be late.
@@ -248,8 +249,8 @@ class StoredJournal:
     def _collect(self, history: History, content: bytes, *, is_first: bool) -> None:
         """Remove the records below the floor. If this fails, the next call tries again.
 
-        Number 1 stays, but gets the content of the record with the first removal. A process may
-        have slept since it found no record, or only number 1. Then the new content of number 1
+        Number 1 stays, but gets the content of the newest record at the first removal. A process
+        may have slept since it found no record, or only number 1. Then the new content of number 1
         shows this process that later records exist, even if listings are late.
         """
         with suppress(StoreError, OSError):

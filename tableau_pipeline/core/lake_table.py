@@ -27,7 +27,7 @@ class InCatalog:
         description="Catalog in the configuration of pyiceberg.",
     )
     table: Annotated[str, AfterValidator(_with_namespace)] = Field(
-        description="Table in the catalog: db.orders."
+        description="Table in the catalog, such as db.orders."
     )
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ _LAKES = (
 
 @keyed
 class LakeTable:
-    """A table of a lake, which refreshes read in its place, without a copy."""
+    """A lake table. Refreshes read it where it is, without a copy."""
 
     delta: str | None = Field(
         default=None,

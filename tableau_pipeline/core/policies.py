@@ -26,8 +26,8 @@ class Feed:
     )
     columns: Pairs = Field(
         default=(),
-        description="The feed's column for each key column of the table with another name in the "
-        "feed.",
+        description="For each key column with another name in the feed: the name of the feed's "
+        "column.",
     )
 
 
@@ -42,11 +42,11 @@ class Diff:
         ),
     ] = Field(
         min_length=1,
-        description="Columns that identify a row, [a, b]. These columns must not be NULL.",
+        description="Columns that identify a row, such as [a, b]. They must not be NULL.",
     )
     feed: Annotated[Feed | None, Field(validation_alias="changes")] = Field(
         default=None,
-        description="A change-data-capture feed of the affected keys. Default: none, "
+        description="A change-data-capture feed of the affected keys. Default: no feed; the "
         "snapshots are compared.",
     )
 
@@ -67,7 +67,7 @@ def _lookback(lookback: str | int | None) -> str | int | None:
 
 @keyed
 class Append:
-    """Send the rows with a cursor not below the last published maximum."""
+    """Send the rows with a cursor at or above the last published maximum."""
 
     cursor: str = Field(
         description="Column whose values grow with each new row. It must not be NULL."
@@ -95,7 +95,8 @@ class RefreshKey:
 
     diff: Diff | None = Field(default=None, description="Send the rows that differ.")
     append: Append | None = Field(
-        default=None, description="Send the rows from the last published maximum of a column on."
+        default=None,
+        description="Send the rows at or above the last published maximum of a column.",
     )
     partitions: Partitions | None = Field(
         default=None, description="Send the partitions that changed."

@@ -20,7 +20,7 @@ _LAG_TOLERANCE = 2
 
 
 class SiteFacts(Frozen):
-    """The observed behaviour of a site. A fact is None until refreshes or trials observe it.
+    """The observed behaviour of a site. Facts that nothing has observed yet have their defaults.
 
     Attributes:
         release: the server's release at the observations. Another release may behave differently.
@@ -43,7 +43,7 @@ class SiteFacts(Frozen):
         lists_jobs: maps LUIDs of users to whether the user may list jobs.
         refused_others: maps LUIDs of users to the time when the server refused an update because
             another user owns the data source.
-        job_words: maps words in the site's lists to the kinds of jobs.
+        job_words: maps the words for kinds of jobs in the site's list of jobs to our kinds.
     """
 
     release: str = ""
@@ -87,8 +87,8 @@ class SiteFacts(Frozen):
 class SiteRecord:
     """The file with the facts about a site, which all refreshes in this store share.
 
-    The facts only save attempts. If facts are lost, or a concurrent refresh overwrites them, later
-    refreshes find them out again.
+    The facts only save refreshes from attempts that would fail. If facts are lost, or a concurrent
+    refresh overwrites them, later refreshes find them out again.
 
     Args:
         place: the folder of the files, or the folder's URL in an object store.
@@ -115,9 +115,10 @@ class SiteRecord:
         return SiteFacts(release=self._release)
 
     def knows_lag(self, kind: JobKind, lag: float) -> bool:
-        """Note a lag after a job, and return whether the site often has such a lag for this kind.
+        """Note the lag after a job, and return whether such a lag is the site's usual behaviour.
 
-        Two equal lags in a row are the site's behaviour. A single lag may be a change by a user.
+        Two equal lags in a row after one kind of job are the site's behaviour. A single lag may
+        come from a change by a user.
         """
         if lag <= self.facts.stamp_lag:
             return True

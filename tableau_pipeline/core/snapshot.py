@@ -52,7 +52,7 @@ class Fingerprint(Frozen):
         return FILES_DIGEST not in self.algorithm
 
     def unhashed(self) -> Self:
-        """Return the fingerprint of the same rows without stored hashes."""
+        """Return this fingerprint, marked as a fingerprint of files without hashes of rows."""
         return self.model_copy(update={"algorithm": FILES_DIGEST})
 
     def __add__(self, other: Self) -> Self:
@@ -120,8 +120,8 @@ class Part(Frozen):
     """The rows of one partition; for a model without partitions, all rows.
 
     Attributes:
-        partition: the partition key; None without partitions. For a static partition, the key is
-            also the common value of its rows.
+        partition: the partition key; None without partitions. For a static partition, all rows
+            have the key as the value of the partition column.
         span: the time that the partition covers; None if the partition is no time partition.
         version: the number of the snapshot that wrote the files.
         columns: the columns of the rows; None if they are the columns of the snapshot.
@@ -144,8 +144,8 @@ class Snapshot(Frozen):
     If a partition did not change between two versions, both versions share its files.
 
     Attributes:
-        folder: the folder of the files. The manifest does not contain it, so that the data folder
-            can move.
+        folder: the folder of the files. The manifest does not contain this folder, so that the data
+            folder can move.
         asset_key: the asset key of the model, "a/b" for a key of two parts.
         number: the number of the version. For each model, the store counts from 1.
         columns: the columns of the model at the newest write.
@@ -233,8 +233,8 @@ class Snapshot(Frozen):
         def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
             return [[column.name, column.type] for column in columns] if columns else None
 
-        # Leave out the number and the names of files. If a model writes the same rows again, no
-        # downstream asset may be triggered.
+        # Leave out the number and the names of files. Otherwise, a model that writes the same rows
+        # again would trigger downstream assets.
         parts = [
             [part.partition, part.fingerprint.model_dump(mode="json"), described(part.columns)]
             for part in self.parts

@@ -90,8 +90,8 @@ def flights(raw_flights: DataFrame) -> DataFrame:
     """
     day = sf.make_date("year", "month", "day")
     scheduled_departure = _at(day, sf.col("sched_dep_time"))
-    # The source file has no day of the actual departure, and a late departure may be on the next
-    # day.
+    # Add the delay, because the source file lacks the day of the actual departure, which may be the
+    # next day.
     departure = scheduled_departure + sf.make_dt_interval(mins=sf.col("dep_delay"))
     return raw_flights.select(
         sf.concat_ws("-", day, "carrier", "flight", "origin").alias("flight_id"),
@@ -123,7 +123,7 @@ def airlines(raw_airlines: DataFrame) -> DataFrame:
     return raw_airlines.select("carrier", sf.col("name").alias("airline"))
 
 
-# Destinations of flights that are missing in the file of airports.
+# Airports to which flights go, but which the source file of airports lacks.
 _MORE_AIRPORTS = """
     SELECT * FROM VALUES
         ('BQN', 'Rafael Hernandez', 18.4949, -67.1294, 237, -4, 'N', 'America/Puerto_Rico'),
@@ -187,7 +187,7 @@ def daily_departures(flights: DataFrame) -> DataFrame:
 
 
 def _at(day: Column, hhmm: Column) -> Column:
-    """Return the time of `day` at which the clock shows `hhmm`; 2400 is the day's last midnight."""
+    """Return the time of `day` at which the clock shows `hhmm`; 2400 is midnight at its end."""
     hours, minutes = (hhmm / 100).cast("int"), hhmm % 100
     return day.cast("timestamp_ntz") + sf.make_dt_interval(hours=hours, mins=minutes)
 
@@ -195,9 +195,9 @@ def _at(day: Column, hhmm: Column) -> Column:
 def _next(hhmm: Column, *, after: Column) -> Column:
     """Return the first time after `after` at which the clock shows `hhmm`.
 
-    The function finds the day of an arrival, which the data lacks. The result is right for two
-    reasons. Every flight takes less than a day. No flight lands, by the clock at its destination,
-    before it took off.
+    The data lacks the day of an arrival, so this function finds it. The result is right, because
+    every flight takes less than a day, and because the clock at the destination shows a later time
+    at the arrival than the clock at the origin showed at the departure.
     """
     same_day = _at(after.cast("date"), hhmm)
     next_day = same_day + sf.make_dt_interval(days=sf.lit(1))
