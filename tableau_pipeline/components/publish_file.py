@@ -143,8 +143,7 @@ def publish_files(
         file_store = publication.store(
             snapshots.store,
             run_id=context.run.run_id,
-            # Look up the version only after this run has claimed the data source. Until then,
-            # another run may publish another version.
+            # Called only after the claim of this run, because another run may publish until then.
             published=lambda: published_version(
                 declaration,
                 journal,

@@ -103,7 +103,7 @@ def _foreign_failures(
 def _rejects(
     instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, is_partitioned: bool
 ) -> bool:
-    """Whether a check failed at its last look at rows that the model still has."""
+    """Whether the newest result of a check is a failure, for any rows that the model still has."""
     results = check_history(instance, check, limit=_MAX_RESULTS if is_partitioned else 1)
     # Stop here in the usual case, because most checks have never failed.
     if not any(map(_is_failure, results)):

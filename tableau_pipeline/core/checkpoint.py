@@ -166,8 +166,8 @@ class Checkpoint(Frozen):
             another digest, users have edited the metadata.
         held: the `.tds` at `updated_at` and `revision`; None if the next refresh must read the
             `.tds`.
-        adopted: the digest of adopted metadata, until a refresh has confirmed that the metadata
-            survived.
+        adopted: the digest of the metadata of a data source that we took over, until a refresh has
+            confirmed that the metadata survived.
         owner: the LUID of the owner before a publish, until a refresh has restored this owner.
         written: the names of the files with the metadata values that we wrote. If the outcome of a
             publish is unknown, there are several names, the newest first.

@@ -270,8 +270,8 @@ class Declaration(Properties):
     ] = Field(description="Tables of the data source, by name.")
     key: str = Field(
         default="",
-        description="Asset key. Default: derived from the name by the rule of dagster-tableau. So "
-        "dashboards that dagster-tableau loads depend on this asset.",
+        description="Asset key. Default: derived from the name by the rule of dagster-tableau, so "
+        "that the dashboards of dagster-tableau depend on this asset.",
     )
     create_project: bool = Field(
         default=False, description="Create the project if it does not exist."

@@ -208,8 +208,8 @@ class Recovered(Frozen):
         distrust: why no update may build on `record`; None if an update may build on it.
         sent: the request that led to `record`, without its target; None if a refresh has observed
             the result, or if the result is distrusted.
-        creating: a request, without its target, that may have created the data source; its record
-            has no LUID yet.
+        creating: a request, without its target, that may have created the data source. The LUID of
+            the data source was unknown at the request.
         rows: maps each table to the largest number of rows that the server may have now.
         left: the digests of all metadata that our refreshes have published or read.
         late: as in `Checkpoint`.
