@@ -135,7 +135,7 @@ def publish_files(
     hyper: HyperResource,
     tableau: TableauServerResource,
 ) -> None:
-    """Make a published data source equal to the given files."""
+    """Publish the rows of the given files to a data source."""
     publication = config.publication()
     declaration = publication.declaration()
     with as_failure(context.log):

@@ -343,7 +343,7 @@ def published_result(
 def published_by_command(
     declaration: Declaration, checkpoint: Checkpoint, decision: str
 ) -> dg.AssetMaterialization:
-    """Derive the event that reports a publish by the command `publish` from the checkpoint."""
+    """Return the event of a publish by the command `publish`, as the checkpoint records it."""
     rows, taken_at = checkpoint.rows[declaration.fact_table], checkpoint.taken_at
     compared = "equal" if checkpoint.is_equal else ""
     metadata: dict[str, Any] = {
