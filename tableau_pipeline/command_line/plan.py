@@ -92,7 +92,7 @@ def plan(
     """Show what the next refreshes would do, and why. Change nothing.
 
     Exit code: 0 no refresh would change anything, 2 a refresh would change something, 1 a refresh
-    would be refused or fail.
+    would be refused or fail, or the file of --out lacks a refresh.
     """
     if base is not None and not base.strip():
         raise click.UsageError("--base is empty: name a revision of git, or leave it out")
