@@ -38,6 +38,11 @@ class Answers(BaseHTTPRequestHandler):
             time.sleep(0.8)
             self.wfile.write(b"x")
             time.sleep(5)
+        elif self.path.endswith("/huge"):
+            self.send_response(200)
+            self.send_header("Content-Length", str(10**12))
+            self.end_headers()
+            time.sleep(5)
         elif self.path.endswith("/never"):
             time.sleep(1)
         elif self.path == "/busy":
@@ -97,6 +102,22 @@ def test_a_whole_answer_has_a_time_limit(path: str):
         with pytest.raises(BadAnswerError, match=r"took longer than 1 s"):
             opened.get(f"{url}/{path}")
         assert time.monotonic() - began < 1.6
+
+
+def test_an_answer_that_is_announced_too_large():
+    """Prevents: a refresh downloads gigabytes of an answer before it refuses the answer."""
+    too_large = pytest.raises(BadAnswerError, match="the answer is larger than 8")
+    with serving() as url, session(url, read=3) as opened, too_large:
+        opened.get(f"{url}/huge")
+
+
+def test_limit_of_downloads_ends_with_its_block():
+    """Prevents: a large limit for one file also holds for later files."""
+    before = deadlines.largest_body(is_file=True)
+    with deadlines.downloads_up_to(10**12):
+        assert deadlines.largest_body(is_file=True) == 10**12
+        assert deadlines.largest_body(is_file=False) == before
+    assert deadlines.largest_body(is_file=True) == before
 
 
 @pytest.mark.parametrize(
