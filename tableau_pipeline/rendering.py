@@ -29,7 +29,7 @@ def command(key: str, accepts: Sequence[str] = (), *, models: bool = False) -> s
 
 
 def markdown_text(text: str) -> str:
-    """Escape Markdown. Also escape each @, so that GitHub does not notify the user after it."""
+    """Escape Markdown. Also escape each @, so that GitHub notifies no user."""
     return re.sub(r"([\\`*_<|~@#\[\]])", r"\\\1", text)
 
 

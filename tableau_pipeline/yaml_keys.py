@@ -24,7 +24,8 @@ from pydantic.dataclasses import dataclass
 from pydantic.json_schema import SkipJsonSchema
 
 T = TypeVar("T")
-# The current names of renamed keys, by former name. These names are too different for a guess.
+# The current names of renamed keys, by former name. `guess` alone would not find the current names,
+# because they are too different.
 _RENAMED = MappingProxyType({"rebase": "republish", "columns": "contract"})
 
 
@@ -131,7 +132,7 @@ NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def not_for_tableau(text: str) -> str | None:
-    """Return the first character that Tableau cannot store, such as "U+000B"; None if all fit."""
+    """Return the first character that Tableau cannot store, such as "U+000B"; else None."""
     match = NO_TEXT.search(text)
     return f"U+{ord(match[0]):04X}" if match else None
 

@@ -29,10 +29,10 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import Likeness
 from tableau_pipeline.rendering import megabytes
 
-# How many bytes of each hash are summed. With so few bytes, the sum over all rows is exact.
+# How many bytes of each hash are summed: few enough that the sum over all rows is exact.
 _BYTES = 6
-# How many seconds to wait before the second count, because the server's cache may have had the
-# former rows.
+# How many seconds to wait before a second count. The first count may come from a cache of the
+# server that still had the former rows.
 _SECOND_COUNT_DELAY = 5
 _NEVER = "reconcile: never"
 _HIDDEN_ROWS = (
@@ -48,7 +48,8 @@ class Reconciliation:
     Attributes:
         problem: the differences, in words; None if no difference was found.
         skipped: why nothing was compared; None if something was compared.
-        by: for each table, who counted its rows: we in the downloaded file, or the server.
+        by: for each table, "server" if the server counted its rows, or "download" if we counted
+            them in the downloaded file.
         rows: for each table, the number of published rows.
         values: whether the values of all rows were compared, and not only the number of rows.
         note: why the values were not compared; None if no explanation is needed.
@@ -92,7 +93,7 @@ class Reconciler:
     sleep: Callable[[float], None]
 
     def compare(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the result of a refresh with a checkpoint, by the rule of `reconcile`."""
+        """Compare the published data with a checkpoint, in the way that `reconcile` declares."""
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
         rule, reconciliation, reasons = self._rule, Reconciliation(), []
@@ -116,7 +117,8 @@ class Reconciler:
 
     @property
     def _rule(self) -> Reconcile:
-        # With `reconcile: never`, use the default rule, because guards still need counts.
+        # With `reconcile: never`, use the default rule, because guards against lost rows still need
+        # counts.
         return self.declaration.reconcile or Reconcile()
 
     def compare_rows(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
@@ -153,7 +155,7 @@ class Reconciler:
         }
         try:
             try:
-                # Ask the server for the size, because there is no checkpoint.
+                # Ask the server for the size of the file, because no checkpoint is given.
                 with self._open_published(remote, self._rule, size=None) as connection:
                     tables = extract_tables(connection)
                     counts = {table.name.unescaped: rows_in(connection, table) for table in tables}
@@ -174,7 +176,8 @@ class Reconciler:
         If a count differs, the server counts that table again. If the second count differs, too,
         the published file is read, and decides.
         """
-        # Count in key columns: we checked before the publish that they have no NULL.
+        # Let the server count the values of a key column, if there is one. A count skips NULLs, and
+        # we checked before the publish that keys have none.
         keys = {edge.one: edge.key[0] for edge in self.declaration.relationships}
         keys |= {name: table.key[0] for name, table in checkpoint.tables.items() if table.key}
         names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
@@ -211,7 +214,8 @@ class Reconciler:
         self, checkpoint: Checkpoint, remote: RemoteDatasource, *, values: bool = False
     ) -> Reconciliation:
         rule = self._rule
-        # Use an upper bound of the size: add all payloads, even if their rows replaced other rows.
+        # Use an upper bound of the size: add the sizes of all updates since the last full publish,
+        # even if their rows replaced other rows.
         size = None if checkpoint.size is None else checkpoint.size + checkpoint.grown
         try:
             with self._open_published(remote, rule, size=size) as connection:
@@ -223,9 +227,9 @@ class Reconciler:
         except (HyperException, ValueError) as error:
             if reason := self._damage(checkpoint):
                 return Reconciliation(skipped=reason)
-            # The downloaded file does not open: it is broken, and only a publish repairs it. The
-            # error before is different: a file that we could not download proves nothing.
-            return Reconciliation(problem=f"it cannot be read: {error}")
+            # Hyper cannot read the downloaded file, so the published file is broken, and only a
+            # publish repairs it. A RefreshError, in contrast, says nothing about the file.
+            return Reconciliation(problem=f"the published file cannot be read: {error}")
 
     def _damage(self, checkpoint: Checkpoint) -> str | None:
         """Return why the rows of the models cannot be read; None if they can be read."""
@@ -258,7 +262,7 @@ class Reconciler:
             raise RefreshError("the size of the published file is not known")
         if size > rule.max_bytes:
             raise RefreshError(
-                f"its file of up to {megabytes(size)} is larger than "
+                f"the published file of up to {megabytes(size)} is larger than "
                 f"reconcile: max_mb: {rule.max_bytes / 1e6:g}"
             )
         self.log.info("Reading back what is published, up to %s", megabytes(size))
@@ -267,7 +271,7 @@ class Reconciler:
                 file = published_file(self.server, remote, limit=rule.max_bytes)
                 extract = stack.enter_context(file)
             except RefreshError as error:
-                raise RefreshError(f"it could not be read back: {error}") from error
+                raise RefreshError(f"the file could not be read back: {error}") from error
             yield stack.enter_context(connect(self.hyper(), extract))
 
 
@@ -278,7 +282,7 @@ def compare(
     *,
     values: bool,
 ) -> Reconciliation:
-    """Compare the tables of a published file, which is open, with a checkpoint.
+    """Compare the tables of an open published file with a checkpoint.
 
     Args:
         values: whether to compare the rows themselves, in any order, and the names of tables and
@@ -315,10 +319,15 @@ def compare(
 
 
 def select_model(name: str, table: TableContent, snapshots: Snapshots) -> str:
-    """Return SQL for the rows of a model that a table with this content has."""
+    """Return SQL for the rows that a table with this content has, from a snapshot of its model.
+
+    Raises:
+        RefreshError: the snapshot is gone.
+    """
     snapshot = snapshots.version(table.model, table.version)
     if snapshot and snapshot.fingerprint != table.all_rows:
-        # Leave out partitions in the version that no longer belong to the model.
+        # The version may have partitions that no longer belong to the model. `newest` leaves these
+        # partitions out.
         snapshot = snapshots.newest(table.model)
     if snapshot is None or snapshot.fingerprint != table.all_rows or snapshot.missing():
         raise RefreshError(f"version {table.version} of the model {table.model} is gone")

@@ -1,15 +1,16 @@
 """Find out the outcomes of requests of earlier refreshes.
 
-Before each request that changes the data source, a refresh stores an intent in the journal. It adds
-the id of the server's job as soon as it knows the id. If the process dies before it stores the
+Before each request that publishes or updates rows, a refresh stores an intent in the journal. It
+adds the id of the server's job as soon as it knows the id. If the process dies before it stores the
 outcome, the next refresh of the data source finds an open intent. `recover` never repeats the
 request of an open intent:
 
-* If the job is known, `recover` waits for its end. If the job succeeded, the server should have the
-  rows of the intent; `observe` confirms this by time stamp or by rows. If the job was cancelled or
-  failed, the data source is unchanged. After a cancelled job, the refresh plans the change again.
-  After a failed job, the refresh publishes in full, as the same update would probably fail again.
-* If the job is not known, an update succeeded if the server has the rows of the update. Otherwise,
+* If the id of the job is known, `recover` waits for the job's end. If the job succeeded, the server
+  should have the rows of the intent; `observe` confirms this by time stamp or by rows. If the job
+  was cancelled or failed, the data source is unchanged. After a cancelled job, the refresh plans
+  the change again. After a failed job, the refresh publishes in full, as the same update would
+  probably fail again.
+* If no id is known, an update succeeded if the server has the rows of the update. Otherwise,
   the refresh sends nothing while the job of the lost request may still run. If the server lists
   jobs, `recover` looks for the job, and waits for its end. If the server does not list jobs,
   `recover` raises an error until the time limits of jobs have passed. After the limits, the rows on
@@ -29,7 +30,7 @@ from tableau_pipeline.refresh.send import Sender
 def recover(history: History, sender: Sender | None, effects: Effects | None) -> Recovered:
     """Find out the outcomes of requests of earlier refreshes, and record the outcomes.
 
-    No request is repeated. If an outcome stays unknown, the next refresh publishes in full.
+    No request is repeated. If an outcome stays unknown, the refresh then publishes in full.
 
     Args:
         sender: the sender of the refresh; None to look once, and neither wait nor record.
@@ -63,7 +64,10 @@ def _observed(intent: Intent, effects: Effects) -> Intent:
 
 
 def _took_effect(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
-    """Whether the data source shows the effect of a request, if the server shows no job for it."""
+    """Whether the data source shows that a request took effect; False if the server shows the job.
+
+    If the server shows the job, the outcome comes from the job.
+    """
     if isinstance(job, Job):
         return False
     effect = effects.of(intent, is_over=_is_job_over(intent, job, effects))
@@ -87,7 +91,8 @@ def _takes_effect_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool
 
 
 def _is_job_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
-    # If another user started the job, it may still run: the server may hide it from our user.
+    # A job that another user started may still run, although it seems gone: the server may hide it
+    # from our user.
     return job is NoJob.GONE and intent.user == effects.server.user_id
 
 

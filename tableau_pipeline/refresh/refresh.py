@@ -9,12 +9,13 @@ request completely or not at all.
   of a dead process no longer counts. If a paused process continues later, it finds that another
   refresh has overtaken it: see `claim`.
 * Before each request that publishes or updates rows, `send` stores an intent in the journal. The
-  intent describes the request and the checkpoint that the request leads to. `send` adds the id of
-  the server's job as soon as the server names the job. It adds the outcome as soon as it knows the
-  outcome. Renames, tags and other properties need no intent: the next refresh compares them with
-  the declaration, and sets them again.
+  intent describes the request, and the checkpoint (the record of the published data source) that
+  the request leads to. `send` adds the id of the server's job as soon as the server names the job.
+  It adds the outcome as soon as it knows the outcome. Renames, tags and other properties need no
+  intent: the next refresh compares them with the declaration, and sets them again.
 * The next refresh opens the models and a session, and then calls `recover`, which finds the outcome
-  of each open intent. (While a person holds the data source, only a rollback calls `recover`.)
+  of each open intent. (While a person holds the data source at an earlier version, only a rollback
+  calls `recover`.)
   `recover` asks for the job. If the id of the job was lost with the answer, `recover` looks for the
   rows, and for jobs of this data source. It waits until the job has ended, or until the time limits
   of jobs have passed. So no earlier request can take effect after a later request. A user who may
@@ -97,7 +98,8 @@ def plan(setup: Setup, options: Options = _DEFAULT_OPTIONS, *, offline: bool = F
         history = setup.journal.history()
         builder = stack.enter_context(newest_models(setup))
         site = None if offline else stack.enter_context(setup.server())
-        # Read the metadata even if they are unchanged, because the plan reports all their changes.
+        # Read the metadata from the server even if they seem unchanged there, because the plan
+        # lists every change that the refresh would make to them.
         planner = Planner(
             setup, _effective_options(setup, options), builder, site, {}, reads_all=True
         )
@@ -222,7 +224,7 @@ def _refresh(phases: "_Phases") -> Refreshed:
 
 
 def audit(setup: Setup) -> Audited:
-    """Compare the published rows with the rows that the last refresh published, if we know them.
+    """Compare the published rows with our record of the last refresh, if the record is reliable.
 
     Raises:
         RefreshError: the server failed, or did not answer.
@@ -405,8 +407,8 @@ class _Phases:
             now=setup.now,
             seconds=planner.seconds,
         )
-        # With metadata_only, the planned versions may be older, and `newest_models` explains read
-        # errors only for the newest versions.
+        # Explain read errors here, too: `newest_models` explains them only for the newest versions,
+        # and with metadata_only, the planned versions may be older.
         with planned.builder.reading():
             sent, extract = delivery.deliver(planned)
             sent = self._prove(sent)
@@ -418,8 +420,8 @@ class _Phases:
     def _prove(self, sent: Sent) -> Sent:
         """Turn distrust into a warning if the published rows equal the sent rows.
 
-        Equal rows prove that no other user has changed them, with one exception. If the metadata of
-        the sent file are missing, the publish may have changed another data source.
+        Equal rows prove that no other user has changed them. But if the sent file has metadata that
+        were not found on the server, the publish may have changed another data source.
         """
         if not (sent.intent and sent.distrust and sent.reached):
             return sent
@@ -447,7 +449,7 @@ class _Phases:
     def set_properties(
         self, planned: Planned, sent: Sent, reconciliation: Reconciliation | None
     ) -> PropertiesSet | None:
-        """Set the declared properties; return None if none are declared, and none were before."""
+        """Set the declared properties; return None if none are or were declared."""
         if sent.reached is None:
             return None
         is_known = not (reconciliation.skipped if reconciliation else sent.reached.unreconciled)
@@ -479,14 +481,16 @@ class _Phases:
         distrust = sent.distrust or (properties.distrust if properties else None)
         fields: dict[str, object] = {
             "distrust": distrust,
-            # By now, both fields were confirmed, or the user was warned: clear them.
+            # By now, adopted metadata were confirmed and the owner restored, or the user was
+            # warned: clear both fields.
             "adopted": None,
             "owner": None,
             "held": self._known_metadata(planned, sent, distrust),
             "accepted": self.accepted,
         }
         if properties:
-            # If the outcome is deduced, the former metadata may still be on the server.
+            # If the outcome is deduced, the former metadata may still be on the server: keep the
+            # names of their files, too.
             is_open = sent.intent is not None and sent.intent.is_deduced
             fields["written"] = properties.written + reached.written[1:] * is_open
         if self.planner.no_updates:
@@ -577,7 +581,8 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
         try:
             yield _Phases(setup, claim, planner, sender, started=started, accepted=accepted)
         except RefusedError:
-            # If another refresh has overtaken this refresh, its changes or old records may have
-            # caused the refusal. Then report the overtaking instead.
+            # If another refresh has overtaken this refresh, the changes of the other refresh may
+            # have caused the refusal. Then `may_be_overtaken` raises an error that reports this
+            # instead.
             claim.may_be_overtaken()
             raise

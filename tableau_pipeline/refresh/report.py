@@ -138,12 +138,12 @@ class Built:
 
 
 def _rows_and_size(declaration: Declaration, extract: Extract) -> str:
-    # Count only the rows of the fact table, by convention.
+    # Count only the rows of the fact table: the other tables describe these rows.
     rows = extract.rows.get(declaration.published_name(declaration.fact_table), 0)
     return f"{rows:,} rows, {megabytes(extract.size)}"
 
 
-# All results have a summary.
+# The results that have a summary.
 Done = Refreshed | Planned | Built
 
 

@@ -24,7 +24,8 @@ from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup, newest_models
 
-# The name of our column of hashes: no column of a model can have this name.
+# A column name that no model can use. When rows are compared by key, the column marks which sides
+# have the row. When whole rows are compared, it has the hash of the row.
 _IS_THERE = _HASH = escape_name(ROW_HASH)
 
 
@@ -83,7 +84,7 @@ def table_differences(
     Args:
         key: the columns that identify a row; () to compare whole rows. Whole rows are also compared
             if a key repeats on either side, or if one side lacks a column of the key.
-        samples: how many rows to show of each column that differs.
+        samples: how many differing rows to return for each column that differs.
         progress: a function to call with the finished share, from 0 to 1.
 
     Raises:
@@ -118,7 +119,7 @@ def table_differences(
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """Two relations to compare in `columns`, by rows paired by `key`, or by whole rows."""
+    """The two sides to compare in `columns`: rows with equal `key`; without a key, whole rows."""
 
     connection: Connection
     published: TableName
@@ -137,7 +138,7 @@ class _Sides:
     def compared(
         self, rows: tuple[int, int], memory: int, progress: Callable[[float], None]
     ) -> tuple[Differences, int]:
-        """Compare in as few slices as memory allows; return the differences and slice count."""
+        """Compare in as few slices as memory allows; return the differences and the slice count."""
         count = self._by_key if self.key else self._by_whole_rows
 
         def compare(slices: int) -> tuple[list[list[int]], int]:
@@ -227,7 +228,7 @@ def diff(
     """Download a data source, and compare each of its tables with the newest version of its model.
 
     Args:
-        samples: how many rows to show of each column that differs.
+        samples: how many differing rows to return for each column that differs.
         tell: a function to call with the current step in words, and with the finished share if it
             is known.
 

@@ -1,7 +1,8 @@
 """Row-level security: a refresh publishes rows only together with the filters that people made.
 
-An update changes only rows. A publish sends the filters on the server again in its `.tds`, or is
-refused. With `guarded: true`, a data source has no rows until a person has made a filter.
+An update changes only rows, and so keeps the filters. A publish sends the server's filters back in
+its `.tds`, or is refused. With `guarded: true`, a data source has no rows until a person has made a
+filter.
 """
 
 from collections.abc import Sequence
@@ -75,7 +76,7 @@ def _may_have_rows(base: Base) -> bool:
 def _gone(plan: Plan | Changed, facts: Facts) -> Refusal | None:
     """Return a refusal if filters that the last refresh found are gone, or might be lost."""
     base, name, remedy = facts.base, facts.declaration.name, "run once with accept: [filter]"
-    # If `remote` is None, the server was not asked, so we trust our records of the filters.
+    # If the server was not asked, `remote` is None, and we trust our records of the filters.
     if base.remote and base.metadata is None:
         if not (base.filters and isinstance(plan, Publish)):
             return None

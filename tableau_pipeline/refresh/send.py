@@ -72,7 +72,7 @@ class Sent:
         return replace(self, warnings=(*self.warnings, *warnings))
 
     def proved(self) -> "Sent":
-        """Return this result as proved, because the server shows the metadata of the sent file."""
+        """Return this result as proved: the caller found the sent metadata on the server."""
         intent = self.intent and self.intent.model_copy(update={"is_deduced": False})
         return replace(self, intent=intent)
 
@@ -112,7 +112,7 @@ _NEXT_STEP = {
 
 @contextmanager
 def _no_refusal(doing: str) -> Generator[None]:
-    """Turn refusals into errors: a refusal would mean that the request itself was refused."""
+    """Turn a RefusedError into a RefreshError: a RefusedError would mean that nothing was sent."""
     try:
         yield
     except RefusedError as error:
@@ -131,7 +131,7 @@ class Sender:
         effects: the object that looks for effects in the data source, if the server does not show a
             job.
         seconds: how many seconds each phase of this refresh took.
-        late: the windows of our updates whose effect on the time stamp may still show.
+        late: the time windows of our updates that may still change the time stamp.
         sent: the number of requests for which an intent was made.
         accepted: whether the server has accepted any request.
         uploaded: the size in bytes of each file that the current attempt has uploaded.
@@ -182,7 +182,8 @@ class Sender:
             RefreshError: the server failed, or did not answer, or the job failed.
         """
         # A publish identifies the data source by its name. If another user has renamed or moved the
-        # data source, a publish under the declared name would create a second data source.
+        # data source, a publish under the declared name would create a second data source. So use
+        # the name and project on the server.
         name, project_id = (to.name, to.project_id) if to else (target.name, project_id)
         upload = self._upload(file)
         fields: dict[str, Any] = {"mode": mode, "name": name, "project_id": project_id}
@@ -274,8 +275,8 @@ class Sender:
         self._store(intent)
         try:
             self._check_unchanged(intent, before)
-            # With a failing network, this check may take minutes, and another refresh may have
-            # begun.
+            # With a failing network, the check above may take minutes, and another refresh may have
+            # begun: check the claim again.
             self.claim.check_fence()
         except BaseException:
             # Do not leave the intent open: the next run would wait for a job that does not exist.
@@ -436,8 +437,9 @@ class Sender:
         self.site.learn(reads_jobs={self.server.user_id: may})
         if not may:
             self.jobs.log.warning(
-                "This user may not ask for jobs of the server, because Tableau lets only site "
-                "administrators: what a job did is read from the data source, which takes longer"
+                "This user may not ask for jobs of the server, because Tableau allows this only to "
+                "site administrators. So refreshes read the effect of a job from the data source, "
+                "which takes longer"
             )
 
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
@@ -497,8 +499,9 @@ class Sender:
         """Record that the request has taken effect, and the state of the data source afterwards."""
         server, target, metadata = self.server, intent.target, None
         if target and intent.mode in NEW_METADATA:
-            # Read the metadata before the time stamp, which shows whether another user has changed
-            # them. Ignore an error: the request took effect, and the next run reports the error.
+            # Read the metadata first, and the time stamp afterwards. So if another user has changed
+            # the metadata that we read, the time stamp shows this. Ignore an error: the request
+            # took effect, and the next run reports the error.
             with suppress(RefusedError, UnreadableError):
                 metadata = server.metadata(remote.luid)
             remote = look_up(server, remote.luid)
@@ -545,8 +548,8 @@ class Sender:
         """Explain the change of a data source after our request; learn how the site behaves.
 
         Returns:
-            The change, and why another user may have changed the data source, too; None if only we
-            changed it.
+            The change; and why another user may have changed the data source, too, or None if only
+            we changed it.
         """
         is_update, site = intent.mode is None, self.site
         change = Change(

@@ -27,7 +27,8 @@ class Setup:
 
     Attributes:
         snapshots: the versions of the models. A refresh reads the newest versions only when it has
-            the claim. Otherwise, a later refresh might publish older versions.
+            the claim. Otherwise, another refresh might publish newer versions first, which this
+            refresh would then replace.
         server: a function that opens a session on the site.
         folder: the folder for built files. It is the same for all runs of a data source.
         backups: the path or URL of the folder in which data sources with users' edits are saved
@@ -39,8 +40,8 @@ class Setup:
         link: the URL of the asset in Dagster's web UI; None if it is not known.
         inherited: metadata of the models' columns from sources outside of Spark; the keys are pairs
             of a model and a column.
-        original_digest: `whole_digest` of the declaration before `in_environment` changed the
-            declaration; "" if `in_environment` did not change it.
+        original_digest: `whole_digest` of the declaration before `in_environment` moved its project
+            and key below the root of the environment; "" if `in_environment` changed nothing.
         samples: whether refusals may show values of rows.
         rejected: a function that returns, for each model, the names of the checks that rejected its
             newest rows. Call this function only with the claim, because the rows are read only

@@ -27,10 +27,10 @@ def record_of(server: TableauSite, place: Path | str) -> SiteRecord:
 def learn_of_stamp(
     site: SiteRecord, checkpoint: Checkpoint, remote: RemoteDatasource, *, now: datetime
 ) -> None:
-    """Learn whether the last update changed the time stamp only after the end of its refresh.
+    """Learn whether the last updates changed the time stamp late (after their refresh) or never.
 
     Args:
-        checkpoint: the checkpoint that the server certainly has.
+        checkpoint: the checkpoint whose rows the server certainly has.
         now: the present time by the server's clock.
     """
     if not checkpoint.late:
@@ -83,8 +83,8 @@ def whole_files(
         server, site, refused, is_own=is_own, declaration=declaration, now=now
     ):
         return limitation
-    # The effect of a publish always shows in the data source. The effect of an update shows on some
-    # sites only.
+    # Without the job, we find the effect of a request in the data source. The effect of a publish
+    # always shows there. The effect of an update shows only where updates change the time stamp.
     moves = site.facts.updates_move_stamp
     if not reads_jobs() and not moves:
         return WholeFiles(

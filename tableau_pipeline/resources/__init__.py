@@ -36,7 +36,8 @@ _NOT_TEXTS = ("job_timeout", "queue_timeout", "takeover")
 def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     """Return all resources of the pipeline, set up from environment variables.
 
-    The keys are "spark", "hyper", "tableau" and "snapshots". No variable is required yet.
+    The keys are "spark", "hyper", "tableau" and "snapshots". A missing variable is no error here,
+    but only when a step needs it.
 
     Args:
         keep_days: see `SnapshotIOManager`.

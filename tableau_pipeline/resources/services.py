@@ -100,7 +100,7 @@ class TableauServerResource(dg.ConfigurableResource):
 
 
 class SparkResource(LazyPySparkResource):
-    """A Spark session in UTC, which starts when a step first needs it; the run shares it."""
+    """A Spark session in UTC, which starts when first needed; steps in one process share it."""
 
     spark_config: dict[str, str] = Field(
         default_factory=dict, description="Further Spark settings; an EnvVar is not resolved here."
@@ -130,7 +130,7 @@ class SparkResource(LazyPySparkResource):
 
 
 class HyperResource(dg.ConfigurableResource):
-    """hyperd, which reads and writes `.hyper` files: one process for each run."""
+    """hyperd, which reads and writes `.hyper` files: one hyperd for each Python process."""
 
     memory_limit: str = Field(
         default="50%",

@@ -29,22 +29,22 @@ from tableau_pipeline.snapshots.load import read_frame
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline.snapshots.write import write_partitions, write_snapshot
 
-# List the partitions up to this time. Up to now, Dagster lists only partitions that have ended. If
-# the clock of this worker were late, the list would lack a partition that another worker has just
-# stored.
+# List the partitions up to this time. By default, Dagster lists only partitions that have ended by
+# the clock of this worker. If the clock were slow, the list would lack a partition that another
+# worker has just stored.
 _LATER = datetime(3000, 1, 1, tzinfo=UTC)
 _HOUR = 3600
 
 
 def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Part], bool]:
-    """Return a function that tells whether a part belongs to a partitions definition.
+    """Return a function that tells whether a stored part belongs to a partitions definition.
 
     The function compares the key and the window, because the key alone is not enough: "2025-01-05"
     may be a day or a week.
 
     Args:
-        definition: a definition by static keys or time windows. All stored parts belong to any
-            other definition, and to None.
+        definition: a definition by static keys or time windows. For any other definition, and for
+            None, the function returns True for all parts.
     """
     match definition:
         case dg.StaticPartitionsDefinition():
@@ -62,14 +62,14 @@ def unsupported(definition: dg.PartitionsDefinition | None) -> str:
     ):
         return ""
     return (
-        f"its partitions are those of a {type(definition).__name__}, which snapshots do not have: "
-        "partition it by time windows or by a fixed list of keys, and let all else be columns; or "
-        "leave it whole"
+        f"its partitions are those of a {type(definition).__name__}, which snapshots do not "
+        "support: partition it by time windows or by a fixed list of keys, and keep all else in "
+        "columns; or do not partition it"
     )
 
 
 def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part], bool]:
-    """Return a function that tells whether a part is one of the partitions, ended or not."""
+    """Return a function that tells whether a part is one of these partitions, ended or not."""
     with dg.partition_loading_context(effective_dt=_LATER):
         first = definition.get_first_partition_window()
         last = definition.get_last_partition_window()
@@ -116,15 +116,15 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         default=14,
         gt=0,
         description="Days until a replaced snapshot is removed, unless a refresh may still "
-        "compare with it. Must be longer than any run takes.",
+        "compare rows with it. Must be longer than any run takes.",
     )
 
     cache_gb: float = Field(
         default=CACHE_GB,
         ge=0,
         allow_inf_nan=False,
-        description="GB of local copies to keep, of the files that hyperd reads from an object "
-        "store.",
+        description="How many GB of files from an object store to keep as local copies, which "
+        "hyperd reads.",
     )
 
     @property
@@ -187,8 +187,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         asset_key, run_id = context.asset_key.to_user_string(), context.run_id
         if not context.has_asset_partitions:
             if files := rows_of(rows):
-                # The model returns rows that Arrow has read, without a change: store them without
-                # Spark.
+                # The model returns, unchanged, rows that Arrow has read: store them without Spark.
                 return store_rows(files, self.store, asset_key=asset_key, run_id=run_id)
             return write_snapshot(rows, self.store, asset_key=asset_key, run_id=run_id)
         if problem := unsupported(context.asset_partitions_def):

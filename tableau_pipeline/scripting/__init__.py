@@ -111,7 +111,7 @@ def refresh(
 
     The effect and the guarantees are those of `components.PublishedDatasource` in Dagster. The
     journal records the published content, and each request before it is sent. If `journal` is the
-    folder of that name in a Dagster project's data folder, the script and the project share one
+    folder `journal` in the data folder of a Dagster project, the script and the project share one
     history.
 
     Args:
@@ -123,7 +123,8 @@ def refresh(
             source. A refresh saves users' edits in the subfolder `kept` before it replaces them.
 
     Raises:
-        RefusedError: the declaration is wrong, or the refresh would be unsafe. Nothing was sent.
+        RefusedError: the declaration is wrong, or the refresh would be unsafe. Usually, nothing was
+            sent. Something was sent only if a second attempt was refused.
         RefreshError: the refresh failed. The next refresh finds out what the server has done.
     """
     setup = _setup(
@@ -141,7 +142,12 @@ def refresh(
 def plan(
     declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
 ) -> Planned:
-    """Return what `refresh` with these arguments would do, or raise its error; change nothing."""
+    """Return what `refresh` with these arguments would do, which may be to refuse; change nothing.
+
+    Raises:
+        RefusedError: the declaration is wrong, or a model is missing or cannot be published.
+        RefreshError: the server failed, or did not answer.
+    """
     return refreshes.plan(_setup(declaration, **place), options)
 
 

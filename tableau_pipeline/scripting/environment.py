@@ -26,8 +26,9 @@ def data_dir() -> Path:
 
     If PIPELINE_DATA_DIR is a path, return this path. If PIPELINE_DATA_DIR is a URL, the snapshots
     and journals are at the URL; return a folder in the temporary directory for the other files. If
-    PIPELINE_DATA_DIR is not set, and this checkout itself runs, return `data/` in the checkout.
-    Otherwise, return `data/` in DAGSTER_HOME; if DAGSTER_HOME is not set, in the working directory.
+    PIPELINE_DATA_DIR is not set, and this process runs in a source checkout of this package, return
+    `data/` in the checkout. Otherwise, return `data/` in DAGSTER_HOME; if DAGSTER_HOME is not set,
+    in the working directory.
 
     Raises:
         RefusedError: PIPELINE_DATA_DIR is a URL, but not the URL of an object store.
@@ -67,7 +68,7 @@ def _home() -> Path:
 
 
 def in_checkout() -> bool:
-    """Whether the checkout of this package runs as the project itself."""
+    """Whether DAGSTER_HOME or the working directory is in a source checkout of this package."""
     places = [Path(os.environ.get("DAGSTER_HOME") or ".").absolute(), Path.cwd()]
     is_below = any(place.is_relative_to(_checkout()) for place in places)
     return is_below and (_checkout() / "workspace.yaml").exists()
@@ -103,7 +104,7 @@ def work_dir(*, keep: bool) -> Path:
     """Return the folder for the files that a refresh builds.
 
     The folder is on the disk of this host. With `keep`, it is the data folder. Otherwise, this
-    process removes the folder at its end; if this process is killed, the next process removes it.
+    process removes the folder when it ends; if it is killed, the next process removes the folder.
     """
     return data_dir() if keep else scratch()
 
@@ -128,9 +129,9 @@ def cache_bytes() -> int:
 
 @cache
 def local_copies(limit: int) -> LocalCopies:
-    """Return the local copies of files in object stores; `limit` is their largest size in bytes."""
-    # Use one object in the whole process. It keeps the files that a refresh holds, because hyperd
-    # reads them by path.
+    """Return the local copies of files in object stores, of at most `limit` bytes in total."""
+    # Use one object in the whole process: the object keeps the files that a refresh uses, because
+    # hyperd reads them by path.
     return LocalCopies(temporary_folder() / "copies", limit)
 
 

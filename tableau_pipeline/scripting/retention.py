@@ -20,8 +20,8 @@ def collect_unneeded(
 
     All models in the store are considered. A snapshot is kept if any data source of any deployment
     in the store may still need it. Only the first call for a run removes anything, because the
-    versions that later steps publish expire much later. An error is only logged as a warning: the
-    refresh has succeeded, and the next run tries again.
+    versions that later steps of the run replace expire only after `keep_days`. An error is only
+    logged as a warning: the refresh has succeeded, and the next run tries again.
     """
     before = datetime.now(UTC) - timedelta(days=keep_days)
     try:

@@ -1,4 +1,4 @@
-"""Functions for scripts that read files and write models by Spark."""
+"""Functions for scripts that read files and write models with Spark."""
 
 from tableau_pipeline.ingest import read_files
 from tableau_pipeline.snapshots.spark import spark_session

@@ -192,7 +192,7 @@ def plainly_named(frame: DataFrame) -> DataFrame:
 
 
 def ship_by_value(task: _Task) -> _Task:
-    """Let Spark send the code of a task from `arrow_files` to the executors with the task."""
+    """Let Spark send the code of `arrow_files`, which defines the task, to the executors."""
     # Otherwise, the executors would import the code from this package, which they may lack.
     ship_module(arrow_files)
     ship_module(errors)

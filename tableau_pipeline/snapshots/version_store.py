@@ -122,7 +122,7 @@ class SnapshotStore:
         return names
 
     def remove(self, snapshot: Snapshot) -> None:
-        """Remove a version with the files of its write; the caller knows of no reference to it."""
+        """Remove a version with the files of its write; nothing may refer to the version."""
         key, number = snapshot.asset_key, snapshot.number
         # Delete the manifest first: after an interruption, every remaining version has all its
         # files.

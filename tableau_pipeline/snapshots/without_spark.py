@@ -1,7 +1,7 @@
 """Make versions of models from Parquet files that this process has written, without Spark.
 
-These versions have no row hashes: hyperd computes the hashes when it compares two versions, as for
-tables of lakes. The fingerprint of such a version is a digest of its files.
+These versions have no row hashes: hyperd computes the hashes when it compares two versions. The
+fingerprint of such a version is a digest of its files.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from tableau_pipeline.snapshots.version_store import SnapshotStore, new_write, r
 
 @contextmanager
 def new_files(store: SnapshotStore, asset_key: str) -> Generator[tuple[str, Path]]:
-    """Yield the name of a new folder in the folder of a model, and a path to write its files to.
+    """Yield the name of a new folder for files of a model, and the local path to write them to.
 
     If the model is in an object store, the files are uploaded at the end of the block. If the block
     fails, no file is kept.

@@ -56,8 +56,8 @@ def exact_path(path: Path) -> str:
 
 # The row hash is a 64-bit number that identifies the content of a row. Spark computes it.
 
-# How many rows a batch has, and how many bytes the buffer has. Without a buffer, pyarrow would read
-# the hashes of a whole row group at once.
+# For reading the hashes back: how many rows a batch has, and how many bytes the buffer has. Without
+# a buffer, pyarrow would read the hashes of a whole row group at once.
 _BATCH, _BUFFER = 65_536, 1 << 20
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 # By default, Spark's JSON would omit nulls, and the digits of a time below milliseconds.
@@ -196,8 +196,8 @@ def _days_of_partitions(edges: Mapping[str, Sequence[datetime]]) -> list[tuple[d
 def longest_step(spans: Iterable[Sequence[int]]) -> tuple[int, int]:
     """Return the start of the first span, and the longest step that divides all spans (in seconds).
 
-    For example, the lookup table of hourly partitions has one row for each hour, and not one for
-    each minute.
+    For example, a table that maps times to hourly partitions then needs one row for each hour, and
+    not one for each minute.
     """
     edges = [edge for span in spans for edge in span]
     return edges[0], gcd(*(edge - edges[0] for edge in edges))

@@ -1,6 +1,6 @@
 """List the questions of a trial, the assumed answers, and the effects of different answers.
 
-The contract in `tableau_sandbox_tests` uses the same name for the same question.
+The contract tests in `tableau_sandbox_tests` use the same name for the same question.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ class Fact:
     """A question that a trial answers.
 
     Attributes:
-        assumed: the answer that the pipeline assumes; the sandbox behaves in this way.
+        assumed: the answer that the pipeline assumes; `tableau_sandbox`, our imitation of Tableau,
+            behaves in this way.
         if_different: what refreshes do on a site with a different answer.
     """
 
@@ -39,9 +40,9 @@ class Answer(Frozen):
     detail: str = ""
 
 
-_HIDDEN = "What a job did is read from time stamp, revision and contents."
+_HIDDEN = "Refreshes use time stamp, revision and contents to find out what a job did."
 _LISTS = "After a lost answer, a refresh waits until no job of that time can run any more."
-_LEARNT = "Refreshes know it from now on."
+_LEARNT = "Refreshes take this into account from now on."
 _OPEN = "After a lost answer, the request stays open until its job is found or cannot run any more."
 _FULL = "Each change is published in full."
 
@@ -54,16 +55,24 @@ _ALL = (
         "The title of a listed job is the name of its data source.",
         "An unfinished job without a title may be ours: nothing is sent until it ends.",
     ),
-    Fact("kind-of-a-publish-in-the-list", "It is publish_datasource.", _LEARNT),
-    Fact("kind-of-an-update-in-the-list", "It is update_uploaded_file.", _LEARNT),
+    Fact(
+        "kind-of-a-publish-in-the-list",
+        "The type of a listed publish is publish_datasource.",
+        _LEARNT,
+    ),
+    Fact(
+        "kind-of-an-update-in-the-list",
+        "The type of a listed update is update_uploaded_file.",
+        _LEARNT,
+    ),
     Fact(
         "listed-at-once",
-        "A list has what was just published.",
+        "Lists show a data source as soon as its publish has ended.",
         "A refresh asks again for up to a minute.",
     ),
     Fact(
         "stamp-of-a-job",
-        "The updatedAt that a job sets lies between its start and its end.",
+        "The updatedAt that a job sets lies between the job's start and end.",
         f"If a time stamp is late, refreshes compare contents. {_LEARNT}",
     ),
     Fact(
@@ -89,30 +98,30 @@ _ALL = (
     Fact("permissions", "The owner may read the permissions.", "`permissions` cannot be declared."),
     Fact(
         "warnings-of-an-asset-without-one",
-        "The warnings of a data source that has none are refused with 404030.",
+        "A request for the warnings of a data source without warnings is refused with 404030.",
         "None: an empty list means the same.",
     ),
     Fact(
         "download-without-the-extract",
-        "Without the extract, a .tdsx comes.",
-        "None: a .tds is read as well.",
+        "A download without the extract is a .tdsx.",
+        "None: refreshes also read a .tds.",
     ),
     Fact(
         "data-without-the-extract",
-        "Without the extract, the package has no data.",
-        "Refreshes skip the data, which takes as long as a download.",
+        "The package in a download without the extract has no data.",
+        "Refreshes download the data, too, and ignore it. This takes as long as a full download.",
     ),
     Fact(
         "identifiers-by-desktop",
         "The id of a table is TABLE (SCHEMA.TABLE) and 32 digits.",
-        "None: tables are known by ids of either form, and by captions.",
+        "None: refreshes recognize tables by ids of any form, and by captions.",
     ),
     Fact(
         "count-of-rows",
         "VizQL Data Service counts the published rows.",
         "`reconcile: {by: auto}` downloads the data source after each change.",
     ),
-    Fact("update-by-the-owner", "The owner may update its data.", _FULL),
+    Fact("update-by-the-owner", "The owner of a data source may update its data.", _FULL),
     Fact(
         "update-moves-the-stamp",
         "A data update moves updatedAt at once.",
@@ -125,28 +134,28 @@ _ALL = (
     ),
     Fact(
         "repeated-request-while-its-job-waits",
-        "A known RequestID whose job is queued is answered with this job.",
+        "While the job of a request is queued, a repeated RequestID is answered with this job.",
         _OPEN,
     ),
     Fact(
         "second-update",
         "While an update waits or runs, another one is refused with 409094.",
-        "None: a refresh sends one at a time.",
+        "None: a refresh sends one update at a time.",
     ),
     Fact(
         "repeated-request-is-answered-alike",
-        "A known RequestID is answered with the job of the first request.",
+        "A repeated RequestID is answered with the job of the first request.",
         _OPEN,
     ),
     Fact(
         "repeated-request-changes-nothing",
-        "A request with a known RequestID is not carried out again.",
+        "A request with a repeated RequestID is not carried out again.",
         "None: a batch deletes the rows that it inserts, so that it may arrive twice.",
     ),
     Fact(
         "failed-update",
-        "An update that fails has the finishCode 1.",
-        "None: a note of an error counts as a failure, too.",
+        "The job of a failed update has the finishCode 1.",
+        "None: a job whose notes report an error counts as failed, too.",
     ),
     Fact(
         "published-package",
@@ -167,12 +176,12 @@ _ALL = (
     Fact(
         "taken-name-as-a-job",
         "A publish under a taken name is accepted, and its job fails.",
-        "None: the name is looked up before, and after a failure.",
+        "None: a refresh looks up the name before a publish, and after a failure.",
     ),
     Fact(
         "two-related-tables",
-        "A .hyper file of two related tables is taken without a model.",
-        f"Several tables are published as a package with a model. {_LEARNT}",
+        "A .hyper file of two related tables is accepted without a .tds.",
+        f"Several tables are published as a package with a .tds. {_LEARNT}",
     ),
     Fact(
         "blocks-out-of-order",
@@ -181,7 +190,7 @@ _ALL = (
     ),
     Fact(
         "deleted-at-once",
-        "What was deleted is gone from lists at once.",
+        "A deleted data source is gone from lists at once.",
         "A refresh may still find a deleted data source, and then ends with an error once.",
     ),
     Fact(
@@ -202,7 +211,7 @@ _ALL = (
     Fact(
         "refresh-after-a-lost-answer",
         "After a lost answer, the next refresh finds out what became of the request.",
-        "The data source stays as it is until then; a site administrator need not wait.",
+        "Without an administrator, refreshes wait until the request cannot take effect any more.",
     ),
 )
 FACTS = {fact.name: fact for fact in _ALL}

@@ -49,7 +49,7 @@ def by_update(shop: Workshop) -> None:
 
 
 def over_edits(shop: Workshop) -> None:
-    """Add a field like a user, then refresh in full with other rows."""
+    """Add a field, as a user would, then refresh in full with other rows."""
     fact, table = "refresh-keeps-work", "rows"
     _ensure_published(shop, table)
     remote = shop.found("refresh")
@@ -97,7 +97,10 @@ def after_a_lost_answer(shop: Workshop) -> None:
 
 
 def _ensure_published(shop: Workshop, table: str) -> None:
-    """Publish the data source, if this start has not published it; each start uses new names."""
+    """Publish the data source, if this start of the trial has not published it.
+
+    An earlier start has used another name.
+    """
     if shop.find("refresh") is None:
         _write(shop, table, [(1, "row 1")])
         _refresh_tables(shop, "refresh", table)
@@ -151,7 +154,7 @@ def _decision_text(report: Refreshed) -> str:
 def _answer_rows(
     shop: Workshop, fact: str, kind: str, rows: dict[str, Any], wrong: str | None
 ) -> None:
-    """Answer a fact as `wrong` says; answer DIFFERENT if the published rows are not `rows`."""
+    """Answer that a fact is as assumed, unless `wrong` names a problem, or the rows differ."""
     published = shop.rows(shop.found(kind))
     expected = {table: list(table_rows) for table, table_rows in rows.items()}
     shop.as_assumed(fact, unless=wrong)

@@ -31,7 +31,7 @@ Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
 _ROWS: Rows = [(number, f"row {number}") for number in range(1, 9)]
 # Seconds to wait for a new data source in lists, and for the time stamp of an update.
 _LISTING_SECONDS, _STAMP_SECONDS = 60.0, 12.0
-# The words for the types of jobs in lists.
+# The assumed words for the types of jobs in lists.
 _PUBLISH, _UPDATE = "publish_datasource", "update_uploaded_file"
 # The ids of tables in a .tds: in the form of Tableau Desktop, and in another form.
 _DESKTOP = re.compile(rb"Extract \(Extract\.Extract\)_[0-9A-Fa-f]{32}")
@@ -508,7 +508,7 @@ def taken_name(shop: Workshop) -> None:
 
 
 def several_tables(shop: Workshop) -> None:
-    """Publish a bare file of two tables."""
+    """Publish a `.hyper` file of two tables, without a `.tds`."""
     fact = "two-related-tables"
     file = shop.file({"orders": _ROWS, "people": _ROWS}, related=True)
     problem: str | None = None

@@ -1,4 +1,4 @@
-"""Manage the data sources of a trial on the site, its jobs, and its answers."""
+"""Manage the data sources, jobs and answers of a trial."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -110,7 +110,7 @@ class Workshop:
         self.save(self.state)
 
     def answer(self, fact: str, verdict: Verdict, detail: str = "") -> None:
-        """Store an answer, instead of an earlier answer to the same fact."""
+        """Store an answer; replace an earlier answer about the same fact."""
         answer = Answer(fact=FACTS[fact].name, verdict=verdict, detail=detail)
         others = (other for other in self.state.answers if other.fact != fact)
         self.update(answers=(*others, answer))
@@ -120,7 +120,7 @@ class Workshop:
         self.answer(fact, Verdict.DIFFERENT if unless else Verdict.AS_ASSUMED, unless or "")
 
     def unknown(self, why: str, *facts: str) -> None:
-        """Answer that the trial could not find out; keep an earlier answer."""
+        """Answer that the trial could not check some facts; keep earlier answers about them."""
         answered = {answer.fact for answer in self.state.answers}
         for fact in facts:
             if fact not in answered:
@@ -254,7 +254,7 @@ class Workshop:
         return undeleted
 
     def _is_ours(self, remote: RemoteDatasource) -> bool:
-        """Whether a trial has made a data source: by its name, and by its tag or its owner."""
+        """Whether a trial has made a data source, judging by the name, and by the tag or owner."""
         tags: Collection[str] = remote.tags
         is_tagged = any(tag == TAG or tag.startswith(TAG_PREFIX) for tag in tags)
         is_own = remote.owner_id == self.site.user_id

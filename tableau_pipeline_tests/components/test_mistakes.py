@@ -481,8 +481,8 @@ def test_partitions_that_snapshots_do_not_have(project: Project, definition: str
         load_definitions(project.package)
     assert str(raised.value) == (
         f'{file}:6: attributes.tables.sold.model: "Shop" publishes the model "orders"; its '
-        f"partitions are those of a {kind}, which snapshots do not have: partition it by time "
-        "windows or by a fixed list of keys, and let all else be columns; or leave it whole"
+        f"partitions are those of a {kind}, which snapshots do not support: partition it by time "
+        "windows or by a fixed list of keys, and keep all else in columns; or do not partition it"
     )
 
 

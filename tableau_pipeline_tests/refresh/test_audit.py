@@ -85,7 +85,7 @@ def test_rows_that_were_only_counted_are_not_called_compared(published: Pipeline
 
     found = audited(published, lambda server: At(server, "download", refuse))
     assert (found.status, found.compared) == (Status.EQUAL, "count on the server")
-    assert found.note == "values not compared: it could not be read back: not now."
+    assert found.note == "values not compared: the file could not be read back: not now."
 
 
 def happens(pipeline: Pipeline, what: str) -> None:

@@ -560,7 +560,7 @@ def test_a_damaged_base_does_not_accuse_the_server(pipeline: Pipeline):
     other_users.describes(pipeline)
     plan = pipeline.decide()
     assert "publish" in plan
-    assert "it cannot be read" not in plan
+    assert "the published file cannot be read" not in plan
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def reading(pipeline: Pipeline, write: Callable[[Path], object]) -> Refreshed:
 def test_a_file_that_nobody_can_open_is_a_difference(pipeline: Pipeline):
     """Prevents: a broken file counts as a file that the user may not read, and stays broken."""
     pipeline.declare(reconcile=DOWNLOAD)
-    with pytest.raises(ReconciliationError, match="it cannot be read"):
+    with pytest.raises(ReconciliationError, match="the published file cannot be read"):
         reading(pipeline, lambda path: path.write_bytes(b"no archive"))
     assert isinstance(pipeline.run().plan, NoChange)
     assert pipeline.journal.checkpoint().distrust is None
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_not_called_reconciled(pipeline: Pipeline):
     unpacks = "its .hyper file unpacks to 5.00 MB, more than 1.00 MB"
     for write, why in ((forbid, "this user may not download it"), (bomb, unpacks)):
         found = reading(pipeline, write).reconciliation
-        assert found.skipped == f"it could not be read back: {why}"
+        assert found.skipped == f"the file could not be read back: {why}"
         pipeline.model("flights", flights(9))
 
 
@@ -109,7 +109,7 @@ def test_what_is_too_large_is_not_called_reconciled(pipeline: Pipeline):
     assert "is larger than reconcile: max_mb: 1e-06" in report.reconciliation.skipped
     for each in (report, again):
         assert each.checkpoint.unreconciled == report.reconciliation.skipped
-        assert ", not compared: its file of up to 0.07 MB is larger" in each.summary
+        assert ", not compared: the published file of up to 0.07 MB is larger" in each.summary
 
 
 @pytest.mark.slow

@@ -420,7 +420,7 @@ def test_facts_are_documented():
     # The page must not call a difference harmless if the report warns of that difference.
     harmless = [name for name, fact in FACTS.items() if fact.if_different.startswith("None:")]
     assert sorted(facts["Nothing."]) == sorted(harmless)
-    learnt = "Refreshes know it from now on."
+    learnt = "Refreshes take this into account from now on."
     known = [name for name, fact in FACTS.items() if fact.if_different.endswith(learnt)]
     assert sorted(facts[learnt]) == sorted(known)
     for meaning in ("Each change is published in full.", "Declare one table for each data source."):
