@@ -15,12 +15,11 @@ request completely or not at all.
   intent: the next refresh compares them with the declaration, and sets them again.
 * The next refresh opens the models and a session, and then calls `recover`, which finds the outcome
   of each open intent. (While a person holds the data source at an earlier version, only a rollback
-  calls `recover`.)
-  `recover` asks for the job. If the id of the job was lost with the answer, `recover` looks for the
-  rows, and for jobs of this data source. It waits until the job has ended, or until the time limits
-  of jobs have passed. So no earlier request can take effect after a later request. A user who may
-  not see jobs gets an error until the limits have passed. `recover` never repeats a request: the
-  next plan compares the models with the rows that are published by then.
+  calls `recover`.) `recover` asks for the job. If the id of the job was lost with the answer,
+  `recover` looks for the rows, and for jobs of this data source. It waits until the job has ended,
+  or until the time limits of jobs have passed. So no earlier request can take effect after a later
+  request. A user who may not see jobs gets an error until the limits have passed. `recover` never
+  repeats a request: the next plan compares the models with the rows that are published by then.
 * If an outcome stays unknown, or another user may have changed the data source, the journal records
   a `Distrust` with the reason. No update builds on distrusted rows. Instead, this refresh or the
   next refresh publishes a whole file, which replaces all rows, no matter which requests took

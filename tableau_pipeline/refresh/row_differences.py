@@ -119,7 +119,10 @@ def table_differences(
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
-    """The two sides to compare in `columns`: rows with equal `key`; without a key, whole rows."""
+    """The published rows and the rows of the model, to be compared in `columns`.
+
+    Rows with equal `key` are compared. If `key` is (), whole rows are compared.
+    """
 
     connection: Connection
     published: TableName

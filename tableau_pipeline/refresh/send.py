@@ -98,7 +98,7 @@ class LostOutcomeError(FailedRequestError, UnknownOutcomeError):
 
 
 def completed(target: Checkpoint, remote: RemoteDatasource, **more: object) -> Checkpoint:
-    """Return a reached checkpoint, with the data source's time stamp and revision on the server."""
+    """Return a reached checkpoint, with the LUID, time stamp and revision of the data source."""
     stamp = {"updated_at": remote.updated_at, "revision": remote.revision}
     return target.model_copy(update={"luid": remote.luid, **stamp, **more})
 
@@ -234,7 +234,7 @@ class Sender:
 
     @contextmanager
     def reading_files(self) -> Generator[None]:
-        """Read files of this refresh in the block; another refresh may have removed the files.
+        """Let the block read files of this refresh, which another refresh may have removed.
 
         Raises:
             OvertakenError: a file is gone, and a later refresh has claimed the data source.
@@ -585,8 +585,8 @@ class Sender:
         self.late = still_late(earlier, now=now)
         if update and before and self.site.facts.updates_move_stamp is not False:
             stamp = remote.updated_at
-            # The time stamp did not change, or an earlier update may have changed it. So the effect
-            # of our last update may still show.
+            # The time stamp did not change, or an earlier update may have changed it. So our last
+            # update may still change it.
             if stamp == before.updated_at or is_late(stamp, earlier):
                 self.late = (*self.late, update)
 

@@ -54,7 +54,7 @@ def try_out(
     tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Trial:
-    """Try out a site with throwaway data sources in a project, which the trial removes again.
+    """Try out a site with data sources that the trial creates in a project, and removes again.
 
     Args:
         folder: the folder for the state of all trials on this host.

@@ -240,7 +240,7 @@ class Workshop:
         self.sleep(_SECOND)
 
     def clean(self) -> Sequence[str]:
-        """Delete the data sources of all trials; return the names of those that remain."""
+        """Delete all data sources of trials in the project; return the names of the remaining."""
         for job in self.state.jobs:
             # Cancel jobs first. If a job has already ended, its data source is deleted below.
             self.site.cancel(job)
