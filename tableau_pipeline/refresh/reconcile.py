@@ -148,7 +148,7 @@ class Reconciler:
         return replace(self.compare(checkpoint, remote), note=note)
 
     def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        """Return the number of published rows by declared table; None if nothing could be counted."""
+        """Return the number of published rows by declared table; None if they cannot be counted."""
         names = {
             self.declaration.published_name(table.name): table.name
             for table in self.declaration.tables

@@ -58,8 +58,7 @@ def try_out(
 
     Args:
         folder: the folder for the state of all trials on this host.
-        backups: the path or URL of the folder for saved data sources. The records of sites are in
-            the same parent folder.
+        backups: the path or URL of a folder; its parent has the folder with the records of sites.
         wait: how many seconds to wait for a job.
         resume: whether to continue an unfinished trial in this project.
         tell: a function to call with the name of each step, before the step.
