@@ -1,4 +1,4 @@
-"""`make bench`: compare what alternative ways to the same result cost."""
+"""`make bench`: compare the costs of alternative ways to the same result."""
 
 import argparse
 import json
@@ -39,7 +39,7 @@ _WHICH = {
     "hosts": lambda chosen: compare_with_several_hosts(chosen.scale),
 }
 
-# This benchmark needs PostgreSQL, which pip does not install.
+# This benchmark needs PostgreSQL, which pip does not install. So it runs only if it is named.
 _WITH_SERVERS = "hosts"
 _SCALED = ("increments", "change", "choices", "peers", "hosts")
 _SCALE = 1.0

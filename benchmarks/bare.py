@@ -1,4 +1,7 @@
-"""Queries of hyperd on Parquet files: the least work of a build, and an independent comparison."""
+"""Let hyperd read Parquet files directly, without the code of the pipeline.
+
+Benchmarks use this as the least work of a build, and for an independent comparison of rows.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -93,7 +93,7 @@ def _bare(hyper: HyperProcess, path: Path, snapshots: dict[str, Snapshot]) -> No
 def _assert_equal(hyper: HyperProcess, ours: Path, bare: Path, table: str) -> None:
     """Raise an error if the two files hold different rows.
 
-    The bare file keeps the time zone of instants, so the comparison ignores time zones.
+    Unlike our file, the bare file keeps time zones, so the comparison ignores the zones.
     """
     sides = []
     for path in (ours, bare):

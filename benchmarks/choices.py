@@ -32,7 +32,7 @@ class Choice:
     Attributes:
         options: options of Spark's Parquet writer.
         order: returns the rows in the order in which to write them.
-        by_arrow: whether Python's workers write the files, from the Arrow batches that Spark sends.
+        by_arrow: whether Spark's Python workers write the files, from Arrow batches.
     """
 
     name: str

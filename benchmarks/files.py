@@ -1,4 +1,4 @@
-"""What exact reading of a CSV file costs, compared with Spark's own reader."""
+"""What this pipeline's reader of CSV files costs, compared with Spark's own reader."""
 
 import random
 import time
@@ -82,7 +82,7 @@ def _cells(
 
 
 def _to_snapshot(spark: SparkSession, path: Path, to: Path) -> None:
-    """Store the rows of a file as the pipeline stores a model that returns `read_files`."""
+    """Store the rows of a file as the pipeline stores a model whose frame is from `read_files`."""
     rows = rows_of(read_files(spark, path, columns=COLUMNS))
     if rows is None:
         raise AssertionError("The rows come from Spark, not straight from the file")

@@ -33,7 +33,7 @@ from tableau_pipeline.snapshots.version_store import SnapshotStore
 HOURS = 26_280
 _FIRST = datetime(2023, 1, 1, tzinfo=UTC)
 _PARTITIONS = dg.HourlyPartitionsDefinition("2023-01-01-00:00")
-# The flights have this many columns too.
+# As many columns as the table of flights in the demo.
 _COLUMNS = tuple(f"column_{number}" for number in range(19))
 
 

@@ -1,4 +1,4 @@
-"""What refreshes of forty data sources without a change cost the server and this process."""
+"""Measure what refreshes of forty unchanged data sources cost the server and this process."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ _COUNT = 40
 
 
 def compare_idle(runs: int) -> None:
-    """Print the number of requests and the processor seconds of each refresh."""
+    """Print the average requests and processor seconds of a refresh."""
     log = logging.getLogger(__name__)
     log.setLevel(logging.ERROR)
     requests, seconds = list[float](), list[float]()

@@ -31,7 +31,7 @@ INCREMENT = Declaration(
     republish=Republish(growth=1000),
     reconcile=None,
 )
-# Without a key to check, this is the cheapest full refresh.
+# The cheapest full refresh: the table declares no key, so the refresh has no key to check.
 FULL = Declaration(
     key="full",
     name="Full",
@@ -56,7 +56,7 @@ class Run:
 
 
 def compare_with_full_refresh(scale: float, runs: int) -> None:
-    """Print ratios, then the peak memory at this scale and at a tenth of it."""
+    """Print ratios of increment to full refresh, and the peak memory at the scale and a tenth."""
     small = _measure(scale / 10, runs=2)
     large = _measure(scale, runs=runs)
     print(f"\nTPC-H lineitem at scale {scale:g}, {runs} runs: median (min to max)")

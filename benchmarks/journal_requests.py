@@ -1,5 +1,7 @@
 """What the journal costs in an object store: requests, and seconds if a request takes 50 ms.
 
+The journal records what refreshes have done; a claim in it keeps other refreshes out.
+
 The benchmark reads the records of 40 and of 500 data sources, as `status` does. It also claims and
 releases one data source, as a refresh without a change does. Beforehand, it fills the journal: with
 ten records of each data source, or with 10,000 records of a single data source.

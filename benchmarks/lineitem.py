@@ -1,4 +1,4 @@
-"""Store TPC-H's lineitem in two contents, which differ in 1 % of the rows."""
+"""Store two contents of TPC-H's table lineitem, which differ in 1 % of the rows."""
 
 import subprocess
 import sys

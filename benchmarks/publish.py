@@ -23,7 +23,7 @@ _SCRIPT = [sys.executable, str(Path(__file__).with_name("by_script.py"))]
 
 
 def compare_publish(runs: int) -> None:
-    """Print what fresh processes of each way cost, in turns; then print the bytes of a change."""
+    """Print the costs of each way, in fresh processes by turns; then the bytes of a change."""
     with TemporaryDirectory() as name, running_sandbox(Path(name, "sandbox")) as sandbox:
         folder = Path(name)
         path = generated(folder / "rows.csv", ROWS)

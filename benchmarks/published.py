@@ -1,4 +1,4 @@
-"""Compare all published rows and columns with the model, by a query of hyperd."""
+"""Compare all published rows and columns with the model, by a query in hyperd."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -54,4 +54,4 @@ def check_published(
             slices=slices,
         )
         if differing:
-            raise RuntimeError(f"{differing:,} of the published rows are not those of the model")
+            raise RuntimeError(f"{differing:,} rows differ between the data source and the model")

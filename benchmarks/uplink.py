@@ -75,7 +75,7 @@ def _arrive(under_way: Queue[tuple[float, bytes]], target: socket) -> None:
             target.sendall(arrival[1])
         target.shutdown(SHUT_WR)
     except OSError:
-        # One side has closed its connection. The end of the other connection shows this.
+        # One side has closed its connection, so there is nothing left to forward.
         pass
 
 

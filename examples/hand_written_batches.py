@@ -48,5 +48,5 @@ def counted_stock(tableau: TableauServerResource, hyper: HyperResource) -> None:
             connection=str(stock.connections[0].id),
         )
         if job_id is None:
-            raise dg.Failure("The server does not say which job carries it out.")
+            raise dg.Failure("The server does not say which job runs the update.")
         site.tsc.jobs.wait_for_job(job_id)

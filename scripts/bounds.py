@@ -50,7 +50,7 @@ def try_bound(bound: str, *, again: bool) -> None:
         tests = ["-m", "not slow and not long", "--numprocesses", "2", *_TESTS]
         subprocess.run([python, "-m", "pytest", *tests], check=True)
     listed.write_text(ranges + _versions(uv, chosen, environment), "utf-8")
-    sys.stdout.write(f"They pass: commit {listed}\n")
+    sys.stdout.write(f"These versions pass the tests: commit {listed}\n")
 
 
 def _digest() -> str:

@@ -1,7 +1,7 @@
 """Install the package and its extras into the environment of this Python; `make` runs this.
 
-uv takes a quarter of pip's time, but ignores pip's settings. So this passes uv the settings for
-indexes, find-links, certificates and proxy. If uv fails, pip installs the package.
+uv takes a quarter of pip's time, but ignores pip's settings. So this script passes uv the settings
+for indexes, find-links, certificates and proxy. If uv fails, pip installs the package.
 """
 
 import ast
@@ -50,8 +50,8 @@ def uv_environment(settings: str) -> Mapping[str, str]:
         for name, (variable, between) in _VARIABLES.items()
         if name in found
     }
-    # pip takes the best version of all indexes. By default, uv takes the best version of the first
-    # index that has the package.
+    # Let uv take the best version of all indexes, as pip does. By default, uv takes the best
+    # version of the first index that has the package.
     return {"UV_INDEX_STRATEGY": "unsafe-best-match", **variables}
 
 

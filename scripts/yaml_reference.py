@@ -49,7 +49,9 @@ def with_tables(page: str) -> str:
 
 
 def tables(name: str, model: type, seen: dict[str, str]) -> str:
-    """Return a table of the model's own keys, and a table of each mapping that is named or listed.
+    """Return a table of the model's own keys, and tables of further mappings.
+
+    If a key may hold only one mapping, the keys of this mapping are in the table of the key.
 
     Args:
         seen: maps each row of the tables so far to its table. This call adds the rows of this
@@ -89,7 +91,7 @@ def _keys(
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the keys of a table, required keys first, each before the keys of its mapping."""
     for name, key in sorted(schema["properties"].items(), key=lambda e: not _needs(schema, e[0])):
-        # The keys of a mapping say themselves whether they are required.
+        # State only whether this key is required: the keys of its mapping state this themselves.
         yield name, {**key, "required here": _needs(schema, name)}
         if inside := _inside(key, known):
             yield from ((f"{name}.{each}", what) for each, what in _keys(inside, known))

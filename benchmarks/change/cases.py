@@ -18,8 +18,8 @@ class Case:
 
     Attributes:
         change: changes the source, and returns the partitions to write. It takes the file of
-            lineitem, the source, and the number of the turn. Only the kind "partitions" has
-            partitions; other kinds return ().
+            lineitem, the source, and the number of the turn (the repetition). Only the kind
+            "partitions" has partitions; other kinds return ().
     """
 
     title: str

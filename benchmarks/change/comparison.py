@@ -60,7 +60,7 @@ def compare_changes(scale: float, runs: int, *, cases: Sequence[str]) -> None:
 
 @contextmanager
 def _bench(case: Case, folder: Path, scale: float, *, memory: str) -> Generator["_Bench"]:
-    """Yield a bench whose data source already holds the rows of its source."""
+    """Yield a `_Bench` whose source has been published, so that a turn can change it."""
     lineitem = generate(folder / "tpch", scale)
     write_source(case.kind, lineitem, folder / "source")
     if case.kind == "partitions":
@@ -94,7 +94,7 @@ class _Bench:
     slices: int
 
     def turn(self, number: int) -> Turn:
-        """Change the source; then refresh the data source by the change, and again in full."""
+        """Change the source; then refresh the data source: ship the change, and publish in full."""
         case = self.case
         spark = in_fresh_process(start_spark) if case.has_model else 0
         slots = case.change(self.lineitem, self.folder / "source", number)

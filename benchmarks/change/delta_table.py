@@ -25,7 +25,7 @@ def write_delta(lineitem: Path, table: Path) -> None:
 
 
 def merge_into_delta(lineitem: Path, table: Path, turn: int) -> tuple[str, ...]:
-    """Merge 1 % of the rows, which two files hold. In 25 turns, each turn takes two other files."""
+    """Merge changes to 1 % of the rows, which are in two files. 25 turns use all 50 files."""
     last = _last_order(lineitem)
     middle, width = last * (2 * turn % _FILES + 1) // _FILES, last // 100
     orders = range(middle - width // 2, middle + width // 2)
@@ -60,7 +60,7 @@ def append_to_delta(lineitem: Path, table: Path, turn: int) -> tuple[str, ...]:
 def newest(table: Path) -> tuple[list[str], list[str]]:
     """Return the files of a Delta table's newest version, and the names of its columns.
 
-    A copy replaces each file with deleted rows; the copy lacks those rows.
+    Instead of a file with deleted rows, return a copy of the file without these rows.
     """
     found = DeltaTable(table)
     files = [uri.removeprefix("file://") for uri in found.file_uris()]

@@ -45,7 +45,7 @@ def has_vectors(table: Path) -> bool:
 
 
 def without_deleted(table: DeltaTable, files: Iterable[str]) -> list[str]:
-    """Return the paths, each file with deleted rows replaced by a copy without them."""
+    """Return the paths. Instead of a file with deleted rows, return a copy without these rows."""
     masks = _masks(table)
     found = []
     for file in files:

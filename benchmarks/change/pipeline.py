@@ -22,7 +22,8 @@ from tableau_pipeline.components.asset_names import step_name
 from tableau_pipeline.resources import SparkResource, resources_from_env
 from tableau_pipeline.snapshots.spark import spark_session
 
-# The source: a model that Spark writes by partitions or as a whole, or a Delta table by reference.
+# The source: a model that Spark writes by partitions or as a whole, or a Delta table that refreshes
+# read directly.
 Kind = Literal["partitions", "whole", "delta"]
 
 MODEL, PUBLISHED = "lineitem", "published_lineitem"
@@ -45,7 +46,8 @@ class Cost:
         decision: what the refresh did.
         wall: seconds on the clock, with the server's work.
         cpu: processor seconds by program: "Python", "java" for the JVM, and "hyperd".
-        python, hyperd: the most bytes of memory that the program held; 0 if it did not run.
+        python: the most bytes of memory that Python held.
+        hyperd: the most bytes of memory that hyperd held; 0 if hyperd did not run.
         sent: the bytes sent to the server.
         luid: the LUID of the published data source.
     """
@@ -79,7 +81,7 @@ def publish(
             `environment` does not set DAGSTER_HOME.
         environment: variables that configure the pipeline.
         slots: the partitions of the model to write; () means all partitions.
-        full: publish the whole data source.
+        full: whether to publish the whole data source, instead of only the change.
     """
     os.environ.update(environment)
     warnings.simplefilter("ignore", dg.BetaWarning)

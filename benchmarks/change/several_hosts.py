@@ -29,7 +29,7 @@ _HEADINGS = (
 )
 
 
-# A line of the server's log: time, server, status, duration, client, method, path and query.
+# A line of the S3 server's log: time, server, status, duration, client, method, path and query.
 _REQUEST = re.compile(
     rf"\| 200 \| +\S+ \| \S+ \| (GET|PUT|POST) \| /{BUCKET}/(\S+) \| - \| (.*)$", re.MULTILINE
 )
@@ -60,8 +60,8 @@ class _Transfers:
             self._position = log.tell()
         read = written = 0
         for method, key, query in _REQUEST.findall(text):
-            # A large object arrives in parts. The request that completes the upload has no part
-            # number, and only then does the object exist.
+            # A large object arrives in parts. Count its size at the request that completes the
+            # upload: this request has no part number, and only then does the object exist.
             is_part = "partNumber=" in query or "uploads=" in query
             size = 0 if is_part else self._size(key)
             if method == "GET":
@@ -84,7 +84,7 @@ class _Refresh:
         what: what had changed before the refresh.
         wall: seconds.
         cpu: processor seconds of all processes; the server and the services count too.
-        store: what the refresh read from the object store and wrote; None on one machine.
+        store: what the refresh read from and wrote to the object store; None on one machine.
     """
 
     where: str
@@ -96,7 +96,10 @@ class _Refresh:
 
 
 def compare_with_several_hosts(scale: float) -> None:
-    """Print a table of three refreshes: the first, after a change of 1 %, and without a change."""
+    """Print a table of three refreshes in each of the two deployments.
+
+    These are the first refresh, a refresh after a change of 1 %, and a refresh without a change.
+    """
     with TemporaryDirectory() as name:
         folder = Path(name)
         lineitem = generate(folder / "tpch", scale)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.change.rows import plain, with_quantity
 
+# The partitions of the model: the order keys modulo 30.
 SLOTS = tuple(f"{number:02}" for number in range(30))
 # The SQL expression by which Spark computes the slot of a row.
 SLOT = f"format_string('%02d', pmod(l_orderkey, {len(SLOTS)}))"
@@ -16,7 +17,7 @@ _BATCH = 1 << 20
 
 
 def write_slots(lineitem: Path, folder: Path) -> None:
-    """Divide the rows into 30 slots, each with a file and with orders from the whole range."""
+    """Write one file for each of the 30 slots; each file has orders from the whole range."""
     folder.mkdir()
     source = pq.ParquetFile(lineitem)
     schema = plain(source.schema_arrow)
@@ -36,7 +37,7 @@ def slot_files(folder: Path, slots: Sequence[str]) -> list[str]:
 
 
 def change_slot(folder: Path, turn: int) -> tuple[str, ...]:
-    """Change 30 % of the rows of one of the 30 slots, so 1 % of all rows; return the slot."""
+    """Change 30 % of the rows of one of the 30 slots, that is, 1 % of all rows; return the slot."""
     slot = SLOTS[turn % len(SLOTS)]
     _rewrite(_slot(folder, slot), changed=30)
     return (slot,)

@@ -1,4 +1,4 @@
-"""What a user without the component would write in bare Dagster."""
+"""What a user would write in bare Dagster instead of the component `PublishedDatasource`."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ class Options(dg.Config):
 
 
 def after_models() -> dg.AutomationCondition:
-    """Request a run if a model is newer than the last request, or half an hour after a failure."""
+    """Request a run if a model is newer than the last request; retry failed runs half-hourly."""
     new = dg.AutomationCondition.any_deps_match(dg.AutomationCondition.newly_updated())
     failed = dg.AutomationCondition.execution_failed()
     return (

@@ -1,9 +1,12 @@
-"""Write one code location in four ways: with the component or by hand, in folders or one file."""
+"""Write one code location in four ways: in folders or one file, declared or by hand.
+
+A declared data source uses the component `PublishedDatasource`.
+"""
 
 from pathlib import Path
 
 # FOLDERS has a folder for each data source and its model. FILE has all data sources in one file,
-# and all models in another.
+# and all models in another. The variants with BARE are written by hand.
 FOLDERS, FOLDERS_BARE = "many_folders.definitions", "many_folders_bare.definitions"
 FILE, FILE_BARE = "many_file.definitions", "many_file_bare.definitions"
 

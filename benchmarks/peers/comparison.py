@@ -22,7 +22,7 @@ INSERTER = Contender("Inserter, row by row", "inserter")
 _BY_FILES = (OURS, FLOOR, HASHED_FLOOR, DEFAULT, COPY, KOHEESIO)
 _COLLECTING = (PANTAB, INSERT, INSERTER)
 
-# The costs of each contender by turns. If a contender failed, the reason is in their place.
+# The costs of each contender in the order of the turns; for a failed contender, the reason.
 Costs = Mapping[Contender, Sequence[Cost] | str]
 
 
@@ -30,8 +30,8 @@ def compare_with_peers(scale: float, runs: int) -> None:
     """Print a table for each input.
 
     Contenders that collect all rows in Python run on a tenth of the scale, and ours runs there too.
-    Their seconds per row are also compared with those of ours at the whole scale. On few rows, the
-    warming of the JVM takes most of the time.
+    On so few rows, ours spends most of the time until the JVM is warm. So the seconds per row of
+    these contenders are also compared with the seconds per row of ours at the whole scale.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -53,7 +53,7 @@ def compare_with_peers(scale: float, runs: int) -> None:
 
 
 def compare_small_tables(runs: int) -> None:
-    """Print a table for each input that is done before the JVM is warm."""
+    """Print a table for each input that is so small that a build ends before the JVM is warm."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for rows in (write_flights(folder), write_lineitem(folder, 0.1)):
@@ -62,7 +62,10 @@ def compare_small_tables(runs: int) -> None:
 
 
 def table(rows: Input, costs: Costs) -> str:
-    """Return the costs as Markdown, with ratios to ours of the same turn for equal contents."""
+    """Return the costs as Markdown.
+
+    If a contender's file has the right rows, add the ratios to the costs of ours in the same turn.
+    """
     lines = [
         f"{rows.name}; median (min to max), the last three as ratios to ours of the same turn",
         "",

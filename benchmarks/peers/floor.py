@@ -1,6 +1,7 @@
 """The least work of any way through Parquet: Spark's own write, and one bare SQL statement.
 
-With the option `hash`, Spark also writes a 64-bit hash of each row. The statement ignores it.
+With the option `hash`, Spark also writes a 64-bit hash of each row, as this pipeline does. The SQL
+statement ignores the hash.
 """
 
 from pathlib import Path

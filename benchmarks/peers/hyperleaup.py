@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 
 from benchmarks.peers.protocol import contend, options
 
-# hyperleaup imports these modules of Databricks, but the three modes here use none of them.
+# hyperleaup imports these modules of Databricks. Empty modules are enough, because the three modes
+# here use none of them.
 sys.modules |= {
     name: ModuleType(name) for name in ("databricks", "databricks.sdk", "databricks.sdk.runtime")
 }

@@ -1,4 +1,4 @@
-"""What a process and its descendants, such as a JVM, workers and hyperd, take of the machine."""
+"""Measure the processor time and memory of a process with its descendants, such as hyperd."""
 
 import os
 import threading
@@ -17,7 +17,7 @@ class Peak:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor seconds of a process and its descendants, with ended processes."""
+    """Return the processor seconds of a process and its descendants, even of ended ones."""
     return sum(_seconds_of_each(pid).values())
 
 
@@ -49,7 +49,7 @@ def watched_memory(pid: int) -> AbstractContextManager[Peak]:
 
 @contextmanager
 def watched(measure: Callable[[], int], *, every: float) -> Generator[Peak]:
-    """Call `measure` every `every` seconds, and keep the highest number of bytes."""
+    """Call `measure` at intervals of `every` seconds, and keep the highest number of bytes."""
     peak, done = Peak(), threading.Event()
 
     def look() -> None:

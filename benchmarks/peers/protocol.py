@@ -18,15 +18,15 @@ _SESSION = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    # The values of INT96 have no order, and hyperd cannot read TIMESTAMP_MILLIS.
+    # Of the other types of timestamps, INT96 has no order, and hyperd cannot read TIMESTAMP_MILLIS.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
 SCHEMA = TABLE = "Extract"
-# The start of each line for the benchmark, which ignores other output: some libraries print text
-# when they are imported.
+# Lines for the benchmark start with this text. The benchmark ignores other lines, because some
+# libraries print text when they are imported.
 ANSWER = "benchmark: "
 
 
