@@ -1,4 +1,4 @@
-"""What users may do: capabilities, site roles, permission rules, and the decision by them.
+"""Decide what users may do, by their site roles, by ownership, and by permission rules.
 
 The sources are these pages of Tableau's help: "Permission Capabilities and Templates";
 "Permissions, Site Roles, and Licenses"; "Effective permissions", for the order in which roles,
@@ -119,7 +119,7 @@ class Access:
         return self._rules_allow(user, capability, rules)
 
     def project_of(self, thing: Project | Datasource) -> Project:
-        """Return the project of a data source; return a project itself."""
+        """Return the project of a data source; return a project unchanged."""
         return thing if isinstance(thing, Project) else self.projects[thing.project]
 
     def governing(self, rules: RuleSet, project: Project) -> RuleSet:
@@ -191,7 +191,7 @@ _FIRST_CAPABILITIES = {
 
 
 def access_to(database: Database, site: str) -> Access:
-    """Return the permissions on a site. The first question about rules reads all rules."""
+    """Return the permissions on a site. All rules are read when the first is needed."""
 
     @cache
     def read() -> Mapping[RuleSet, Sequence[Rule]]:
@@ -250,7 +250,7 @@ def give_datasource_rules(database: Database, datasource: Datasource) -> None:
 
 
 def keep_rules(database: Database, things: Iterable[Project | Datasource]) -> None:
-    """Give each object a copy of the rules that count for it, before other rules would count."""
+    """Give each object its own copy of the rules that count now, before a move or a new lock."""
     access: Access | None = None
     with database.transaction():
         for thing in things:

@@ -134,7 +134,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_reader(_Offset),
         default=0,
         metavar="SECONDS",
-        help="seconds by which its clock is ahead of the machine's; negative if behind",
+        help="seconds by which the sandbox's clock is ahead of the machine's; negative if behind",
     )
     add(
         "--fault",

@@ -30,7 +30,7 @@ _MOVE = TypeAdapter(_Move)
 
 @dataclass(frozen=True)
 class ControlEndpoint:
-    """Answers all requests under `/control`, if the sandbox was started with --control."""
+    """Answers all requests under `/control`; refuses them if the option --control is not set."""
 
     services: Services
 
@@ -58,14 +58,14 @@ class ControlEndpoint:
         if request.client is None or not is_loopback(request.client.host):
             raise refusal("403004", "The sandbox is controlled from its own machine only.")
         # A page of another site, or of another port of this machine, must not control the sandbox.
-        # Browsers state the origin of a page. HostGuard has checked that Host is a name of the
-        # sandbox.
+        # Browsers state the origin of a page, so compare it with Host. HostGuard has checked that
+        # Host is a name of the sandbox.
         own = request.headers.get("Host", "").casefold()
         origins = request.headers.getlist("Origin")
         if any(origin.partition("://")[2].casefold() != own for origin in origins):
             raise refusal("403004", "The sandbox is not controlled by pages of another origin.")
         # Before a browser sends this content type to another site, the browser asks that site for
-        # permission.
+        # permission, which the sandbox never gives.
         is_json = request.headers.get("Content-Type", "") == "application/json"
         if request.method == "POST" and not is_json:
             raise malformed("Send the type 'application/json'.")

@@ -1,8 +1,8 @@
 """Faults on demand: make a sandbox misbehave as servers and networks do.
 
 Faults of calls. `method` and `path` select the calls; "*" and "**" match any. Paths are relative to
-/api/VERSION/; "*" or a name in braces matches one part of a path. `nth` is the first call that is
-hit from now on. `times` calls are hit (null: all calls until the fault is cleared):
+/api/VERSION/; "*" or a name in braces matches one part of a path. `nth` is the number of
+the first call to hit, counted from now on. `times` calls are hit (null: all further calls):
   {"kind": "refuse", "status": 429, "retry_after": 3}  or 401, 500, 503, 504; the call has no effect
   {"kind": "drop", "when": "before"}                   or "after" the call has taken effect
   {"kind": "delay", "seconds": 2}                      takes effect at once; the answer is late

@@ -97,8 +97,8 @@ class FaultyApi:
         await self._answer(others, scope, receive=receive, send=send)
 
     async def _refuse(self, fault: Refuse, scope: Scope, *, receive: Receive, send: Send) -> None:
-        # If the client is still sending, an early answer looks like a broken connection to the
-        # client.
+        # Read the body first: if the client is still sending, an early answer looks like a broken
+        # connection.
         if await _is_read(receive):
             answer = self._refusal(Request(scope), fault.status)
             if fault.retry_after is not None:

@@ -13,7 +13,8 @@ _starting, _second_attempt = threading.Lock(), threading.Lock()
 _PARAMETERS = {
     # By default, hyperd writes hyperd.log into the working directory.
     "log_config": "",
-    # The default limit is 80 % of the machine's memory. Larger statements spill to the disk.
+    # The default limit is 80 % of the machine's memory. A statement that needs more than the limit
+    # spills to the disk.
     "memory_limit": "2g",
 }
 

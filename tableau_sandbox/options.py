@@ -118,7 +118,7 @@ class Options(Quirks):
         25, "the number of publishes kept of each data source, with the current publish"
     )
     update_limit_mb: float | None = option(
-        None, "the largest payload of a data update, in units of 2^20 bytes; else the product's"
+        None, "the largest payload of a data update, in MiB (default: 100; 10 before 2022.1)"
     )
     connected_apps: tuple[ConnectedApp, ...] = option(
         (CONNECTED_APP,),

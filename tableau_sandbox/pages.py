@@ -26,8 +26,8 @@ from tableau_sandbox.store.records import (
 )
 
 _JOBS_SHOWN = 20
-# Fields whose names contain this text count the rows of tables. Tableau displays them under other
-# names.
+# Fields whose names contain this text count the rows of tables. The page omits them, because
+# Tableau displays them under other names.
 _INTERNAL = "__tableau_internal_object_id__"
 # Published content must not run code or load anything.
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
@@ -121,7 +121,7 @@ def _fields(source: Datasource) -> Iterator[dict[str, str]]:
 
 
 def _permissions(database: Database, source: Datasource) -> Iterator[tuple[str, str, str]]:
-    """Yield grantee, mode and capabilities of the rules that count. Owners need no rules."""
+    """Yield grantee, mode and capabilities of the rules that count, without the owner's rights."""
     access = access_to(database, source.site)
     own = RuleSet(source.luid, Subject.DATASOURCE)
     names = {user.luid: user.name for user in database.all(User)}

@@ -24,7 +24,7 @@ _NEEDS_TARGET = (REPLACE, APPEND)
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """A request to publish. JSON can represent all its values.
+    """A request to publish. JSON can represent all values, so that a job can store them.
 
     Attributes:
         mode: one of the modes above.
@@ -53,8 +53,8 @@ def find_target(
     """Find the data source that a publication would change; None if the publication creates one.
 
     Args:
-        as_job: whether the request only queues a job. With the quirk `taken_name` set to "in-job",
-            a request for a job may use a taken name.
+        as_job: whether the request only queues a job. With the option `taken_name` set to "in-job",
+            such a request may use a taken name, because the job itself fails later.
 
     Raises:
         RestError: 404005, 404004 or 403007: the project or the data source does not exist, the name
@@ -84,7 +84,7 @@ def find_target(
 
 
 def has_too_many_tables(services: Services, publication: Publication, content: Content) -> bool:
-    """Whether a bare file has several tables although the quirk `several_tables` refuses them."""
+    """Whether a bare file has several tables although the option `several_tables` refuses them."""
     is_bare = publication.file_type == HYPER
     refuses = services.options.several_tables == "refused"
     return is_bare and refuses and len(content.hyper.tables) > 1

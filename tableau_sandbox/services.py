@@ -32,10 +32,10 @@ class DataDirectoryInUseError(RuntimeError):
 class Services:
     """The services that every handler and every job may use.
 
-    Read `options` only when you need them, because a user can change the quirks. `in_thread` lets
-    code of the event loop call a function that may block. Hold `publishing` while you change the
-    content of data sources. Acquire it before the lock of the database, never while you hold that
-    lock.
+    Do not keep a copy of `options`, because tests change options of a running sandbox. `in_thread`
+    lets code of the event loop call a function that may block. Hold `publishing` while you change
+    the content of data sources. Acquire it before the lock of the database, never while you hold
+    that lock.
     """
 
     options: Options
@@ -97,7 +97,7 @@ class Services:
             self.files.sweep(self.files.content, kept)
 
     def apply_late_stamps(self) -> None:
-        """Move the `updatedAt` of data sources whose late stamps are due."""
+        """Make the delayed changes of `updatedAt` ("late stamps") that are due."""
         datasources.apply_due_stamps(
             self.database,
             now=self.clock(),

@@ -8,8 +8,8 @@ request or when time passes. So a test sees the same history each time, call by 
         simulation.carry(exchange := Exchange("GET", "/api/3.27/serverInfo"))
         simulation.pass_time(3600)
 
-Action batches can be parsed and applied to files without any server. No other inner module of the
-sandbox is imported by outside code.
+This module also exports the functions that parse action batches and apply them to files without a
+server, so that tests of the pipeline need not import inner modules of the sandbox.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -150,7 +150,7 @@ class Simulation:
         return jobs.unfinished_jobs(self._services.database)
 
     def stamps_to_come(self) -> int:
-        """Return the number of late time stamps that have not been applied yet."""
+        """Return the number of delayed changes of `updatedAt` that are still to come."""
         return len(self._services.database.rows("SELECT due FROM late_stamp"))
 
     def job(self, luid: str) -> Job:

@@ -1,4 +1,4 @@
-"""Read JSON strictly: refuse a text that two readers could understand differently."""
+"""Read JSON strictly: refuse a text that two JSON parsers could understand differently."""
 
 import json
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _LONGEST_NUMBER = 1000
 
 
 class JsonError(ValueError):
-    """A text is not JSON, or readers may disagree on its value; the message states the reason."""
+    """A text is not JSON, or parsers may disagree on its value; the message states the reason."""
 
 
 def read_json(body: bytes) -> Any:
@@ -20,7 +20,7 @@ def read_json(body: bytes) -> Any:
 
     Raises:
         JsonError: the text is not JSON, repeats a key, is nested too deeply, or has a number or a
-            character that some readers do not accept.
+            character that some parsers do not accept.
     """
     try:
         value = json.loads(

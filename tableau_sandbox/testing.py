@@ -97,7 +97,7 @@ class Sandbox:
                 raise
 
     def hyper_file(self, luid: str) -> Path:
-        """Return the current path of a data source's `.hyper` file; do not change or keep it open.
+        """Return the current path of a data source's `.hyper` file; only read it, and close it.
 
         Raises:
             LookupError: the data source does not exist, or has no data of its own.
@@ -116,7 +116,7 @@ class Sandbox:
         return self.control.now()
 
     def advance(self, seconds: float) -> None:
-        """Move the clock ahead; sessions, uploads, jobs and late stamps use this clock.
+        """Move the clock ahead. Sessions, uploads, jobs and delayed time stamps use this clock.
 
         Raises:
             ValueError: the clock would move back, or beyond the supported dates.

@@ -60,7 +60,7 @@ def compare_changes(scale: float, runs: int, *, cases: Sequence[str]) -> None:
 
 @contextmanager
 def _bench(case: Case, folder: Path, scale: float, *, memory: str) -> Generator["_Bench"]:
-    """Yield a `_Bench` whose source has been published, so that a turn can change it."""
+    """Yield a `_Bench` whose data source has been published with the rows of the source."""
     lineitem = generate(folder / "tpch", scale)
     write_source(case.kind, lineitem, folder / "source")
     if case.kind == "partitions":

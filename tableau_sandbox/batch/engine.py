@@ -41,7 +41,8 @@ _OPERATORS = {
     "lte": "<=",
     "is": "IS NOT DISTINCT FROM",
 }
-# Part of a WHERE clause. The source table does not change, so its rows keep their positions.
+# A condition that finds source rows by their positions (`ctid`). The source table does not change,
+# so the rows keep their positions.
 _WAS_UNMATCHED = "s.ctid IN (SELECT row FROM unmatched)"
 
 

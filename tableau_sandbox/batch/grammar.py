@@ -30,7 +30,7 @@ _DATETIME = re.compile(
     r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(\.\d{1,3})?(Z|[+-]\d{2}:?\d{2})", re.ASCII
 )
 _BEYOND = 1 << 63
-# From this number on, JSON numbers with a fraction cannot represent all whole numbers.
+# From this number on, floating-point numbers cannot represent all whole numbers.
 _EXACT = 1 << 53
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]

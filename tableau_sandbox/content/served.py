@@ -76,8 +76,8 @@ class _Writer:
     Attributes:
         packaged_path: the path of the `.hyper` file in the package.
         location: the element that states where the data source is published.
-        open: the names of the elements around the current place, as written; None marks an element
-            that is left out.
+        open: the names, as in the output, of the elements around the current place; None marks an
+            element that is left out.
         pieces: the text written so far.
         indent: the text before the first element inside the root.
     """

@@ -55,7 +55,7 @@ def write_tds(content: HyperContent, *, name: str, packaged_path: str, table_ids
         content: the content of the `.hyper` file.
         name: the name of the data source.
         packaged_path: the path of the `.hyper` file in the package.
-        table_ids: a value of the quirk `table_ids`.
+        table_ids: a value of the option `table_ids`: the form of the ids of tables.
     """
     model = _Model(
         content, f"hyper.{_digest(packaged_path)[:28]}", _local_names(content), table_ids
@@ -89,7 +89,7 @@ def write_tds(content: HyperContent, *, name: str, packaged_path: str, table_ids
     return b"<?xml version='1.0' encoding='utf-8' ?>\n" + ElementTree.tostring(root, "utf-8")
 
 
-# Older products do not know these features of the document.
+# The manifest lists these features of the document, because older products do not know them.
 _FEATURES = ("ObjectModelEncapsulateLegacy", "ObjectModelTableType", "SchemaViewerObjectModel")
 _LAYOUT = {"dim-ordering": "alphabetic", "measure-ordering": "alphabetic", "show-structure": "true"}
 _COUNTRY = {"key": "[Country].[Name]", "value": '"United States"'}
@@ -103,7 +103,7 @@ class _Model:
         content: the content of the `.hyper` file.
         connection: the name of the connection to the file.
         local_names: the names of fields in the data source, by (schema, table, column).
-        table_ids: a value of the quirk `table_ids`.
+        table_ids: a value of the option `table_ids`: the form of the ids of tables.
     """
 
     content: HyperContent
@@ -112,7 +112,7 @@ class _Model:
     table_ids: str
 
     def table_id(self, schema: str, table: str) -> str:
-        """Return the id of a table, which depends only on the schema and the name of the table."""
+        """Return the id of a table, made from the schema and the name of the table."""
         place = f"{schema}.{table}"
         name = f"{table} ({place})" if self.table_ids == "desktop" else table
         return f"{name}_{_digest(place).upper()}"

@@ -44,7 +44,8 @@ def read_content(file: Path, *, name: str, file_type: str, table_ids: str) -> Co
         file: the upload.
         name: the name of the data source to publish.
         file_type: `HYPER`, `PACKAGE`, `PARQUET` or `MODEL`.
-        table_ids: a value of the quirk `table_ids`, for the model of a bare file.
+        table_ids: a value of the option `table_ids`: the form of table ids in the model that the
+            sandbox writes for a bare file.
 
     Raises:
         RestError: 400011, the file may not be published.

@@ -43,7 +43,7 @@ API_ROUTES = (
 
 
 def build_app(services: Services) -> Starlette:
-    """Return the sandbox as a web application: the REST API and its status pages."""
+    """Return the sandbox as a web application: its APIs, its status pages, and `/control`."""
     allowed = services.options.allowed_hosts
     # Pages and `/control` need no session, so they accept only known names of the sandbox.
     guard = [Middleware(HostGuard, allowed)]
@@ -62,7 +62,7 @@ def build_app(services: Services) -> Starlette:
         ],
         middleware=[Middleware(RequestLog), Middleware(LeadingSlashes)],
     )
-    # Clients of the API follow redirects in different ways, or not at all.
+    # Do not redirect, because clients of the API follow redirects in different ways, or not at all.
     app.router.redirect_slashes = False
     app.state.services = services
     return app

@@ -33,8 +33,9 @@ class HostGuard:
     After a web page has loaded, its owner may let the page's host name point to 127.0.0.1 (DNS
     rebinding). For the browser, the sandbox then belongs to the site of the page. The page could
     read the sandbox's answers, or sign in with the documented password. Only the header Host
-    reveals the foreign name. The guard ignores the port in Host: a forwarded port may differ, and a
-    page cannot choose the sandbox's address.
+    reveals the foreign name. The reached address may pass, because the host name of a foreign page
+    cannot be the sandbox's address. The guard ignores the port in Host, because a forwarded port
+    may differ.
 
     Args:
         app: the application to guard.
@@ -89,7 +90,7 @@ def is_loopback(host: str) -> bool:
 
 
 async def body_of(request: Request, most: int) -> bytes:
-    """Return the first `most + 1` bytes of a body; so many bytes show that the body is too long.
+    """Return the first `most + 1` bytes of a body; a result of this length means "too long".
 
     This reads the body to its end, so that the client sees a refusal, but discards the rest.
     """
@@ -132,7 +133,7 @@ class RequestLog:
 
 @contextmanager
 def requests_logged_to(stream: TextIO) -> Generator[None]:
-    """Write the log of requests to a stream within the block; otherwise, discard the log."""
+    """Write the log of requests to a stream, and only to this stream, within the block."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     LOG.addHandler(handler)

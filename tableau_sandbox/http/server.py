@@ -16,10 +16,12 @@ from tableau_sandbox.options import Options
 from tableau_sandbox.services import Services, open_services
 
 _SHUTDOWN_SECONDS = 5
-# In seconds. Clients that wait for a job pause up to half a minute between two requests.
+# Clients that wait for a job pause up to half a minute between two requests. Keep their connections
+# open for longer than this.
 _KEEP_ALIVE_SECONDS = 60
 _FOLDER, _TRUSTED = "tls", "certificate.pem"
-# The file of the server's key and certificate. Clients trust the authority that signed it.
+# The file of the server's key and certificate. Clients trust the authority that signed the
+# certificate.
 _SERVER = "server.pem"
 
 
@@ -75,7 +77,7 @@ def bind(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
-    # The connections of a sandbox that has just stopped may not have closed yet.
+    # Use the port even if the connections of a sandbox that has just stopped have not closed yet.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
@@ -101,7 +103,7 @@ def sandbox_server(
     control: Control | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> Generator[SandboxServer]:
-    """Yield the server of a sandbox whose worker runs; the caller runs the server on a socket.
+    """Yield the server of a sandbox that already executes jobs; the caller runs the server.
 
     Raises:
         DataDirectoryInUseError: another sandbox uses the data directory.
@@ -139,9 +141,10 @@ def certificate_path(data_dir: Path) -> Path:
 
 
 def ensure_certificate(data_dir: Path) -> Path:
-    """Return the path of the key and certificate of a sandbox for 127.0.0.1 and localhost.
+    """Return the path of the file with the sandbox's key and certificate; create it if necessary.
 
-    Restarts keep the certificate, so that clients need to trust its authority only once.
+    The certificate is for 127.0.0.1, ::1 and localhost. Restarts keep the certificate, so that
+    clients need to trust its authority only once.
     """
     folder = data_dir / _FOLDER
     if not (folder / _SERVER).exists():

@@ -169,7 +169,7 @@ def is_updated(services: Services, datasource: Datasource) -> bool:
 def queue_update(
     services: Services, datasource: Datasource, *, user: str, batch: bytes, payload: Path | None
 ) -> Job:
-    """Queue an update by a parsed batch; a payload is a file in `incoming/`."""
+    """Queue an update by a batch that has been checked; a payload is a file in `incoming/`."""
     parameters = {
         "connection": datasource.connection,
         "batch": batch.decode(),
@@ -232,7 +232,7 @@ def _commit_update(services: Services, job: Job, *, file: Path, tables: str) -> 
             keep=options.kept_revisions,
         )
     if options.updates_move_stamp == "late":
-        # Round like the clock: an advance by exactly this time must reach the stamp.
+        # Round as the clock does: an advance of the clock by exactly this time makes the stamp due.
         due = round(services.now_seconds() + options.late_stamp_seconds, 6)
         services.database.add("late_stamp", datasource=current.luid, due=due)
     return _stamp_job(services, changed) if moves else effective_at
@@ -273,7 +273,7 @@ _UPDATE = JobKind(
 
 
 def _stamp_job(services: Services, changed: Datasource) -> str:
-    """Move the `updatedAt` of a changed data source behind the job, if the options require this.
+    """With the option `job_stamps` set to "after", make `updatedAt` later than the change.
 
     Returns:
         The stamp of the change; the job completes at this stamp or later.

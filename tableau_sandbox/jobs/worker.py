@@ -54,7 +54,7 @@ class Worker:
             self._stopping.wait(_PAUSE_SECONDS)
             return
         self._services.apply_late_stamps()
-        # Read the time before the job shows as in progress: an observer may then advance the clock.
+        # Read the time first: once the job shows as in progress, an observer may advance the clock.
         began = self._services.now_seconds()
         job = jobs.start_next_job(
             database,
@@ -112,7 +112,7 @@ class Worker:
             succeeded = jobs.finish_job(
                 database, job.luid, status=jobs.SUCCESS, completed_at=self._services.now()
             )
-            # If the job did not succeed here, a user has cancelled it.
+            # If this call did not finish the job, a user has cancelled the job.
             effective_at = commit() if succeeded else None
             if effective_at is not None:
                 jobs.complete_at(database, job.luid, effective_at)

@@ -32,8 +32,8 @@ class RestApi:
         stream = request.stream()
         try:
             answer = await self._answer(request, stream)
-            # If the client is still sending, an early answer looks like a broken connection to the
-            # client.
+            # Read the rest of the body first: if the client is still sending, an early answer looks
+            # like a broken connection.
             async for _ in stream:
                 pass
         except ClientDisconnect:
@@ -88,7 +88,7 @@ class RestApi:
                 attachment.path.unlink(missing_ok=True)
 
     def _call(self, route: Route, call: Call) -> Reply | Response:
-        # Due late stamps must be visible at once, even if the worker is busy.
+        # Delayed changes of `updatedAt` must show once they are due, even if the worker is busy.
         self._services.apply_late_stamps()
         return route.handler(self._services, call)
 

@@ -22,7 +22,7 @@ _BINARY = "application/octet-stream"
 
 
 def download_datasource(services: Services, call: Call) -> Response:
-    """Return a `.tdsx`; without the extract if the query parameter `includeExtract` is false."""
+    """Return a `.tdsx`, or a `.tds` published alone; `includeExtract=false` omits the extract."""
     include_extract = call.flag("includeExtract", default=True)
     # The lock prevents the removal of the file between reading its name and opening it.
     with services.database.lock:
@@ -64,7 +64,8 @@ async def _streamed(services: Services, pieces: Iterator[bytes]) -> AsyncIterato
 def _headers(filename: str) -> dict[str, str]:
     # The web framework encodes headers as Latin-1. With this string, it sends UTF-8.
     on_the_wire = filename.encode().decode("latin-1")
-    # Real servers write no type here either. Clients take the file's suffix from this header.
+    # Like real servers, omit the disposition's type, such as `attachment`. Clients take the file's
+    # suffix from this header.
     return {"Content-Disposition": f'name="tableau_datasource"; filename="{on_the_wire}"'}
 
 
@@ -80,7 +81,7 @@ def query_revisions(services: Services, call: Call) -> Reply:
 
 
 def download_revision(services: Services, call: Call) -> Response:
-    """Download an earlier revision. For the current content, clients download the data source."""
+    """Download an earlier revision; refuse the current one, which `download_datasource` returns."""
     include_extract = call.flag("includeExtract", default=True)
     with services.database.lock:
         datasource = _own_datasource(services, call)

@@ -219,7 +219,7 @@ def query_connections(services: Services, call: Call) -> Reply:
 
 
 def update_connection(services: Services, call: Call) -> Reply:
-    """Change the settings in the request. A password is accepted but not stored."""
+    """Change the settings that the request names. A password is accepted but not stored."""
     request = parse_request(call.body, "connection")
     with services.database.transaction():
         datasource = find_datasource(services, call, to=access.WRITE, unknown="404011")

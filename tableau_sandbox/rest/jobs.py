@@ -46,7 +46,7 @@ def query_jobs(services: Services, call: Call) -> Reply:
 
 
 def get_job(services: Services, call: Call) -> Reply:
-    """Return one job to an administrator or, depending on the quirk `job_access`, to its user."""
+    """Return a job to administrators and, by the option `job_access`, to the user who queued it."""
     return _reply(services, _job(services, call), status=200)
 
 

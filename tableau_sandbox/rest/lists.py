@@ -14,7 +14,7 @@ from tableau_sandbox.rest.answers import Reply, element
 from tableau_sandbox.services import Services
 
 _LARGEST_PAGE = 1000
-# In the order of texts, this is later than all stamps.
+# Stamps are compared as text, and this text is greater than all stamps.
 _ALL = "9"
 _COMPARISONS = ("eq", "gt", "gte", "lt", "lte")
 _T = TypeVar("_T")
@@ -101,7 +101,7 @@ def list_page(
     write: Callable[[_T], Element],
     fields: Mapping[str, Field[_T]] | None = None,
 ) -> Reply:
-    """Return the answer to a list query: the elements `pagination` and `name`.
+    """Return the answer to a list query: the element `pagination`, and the list called `name`.
 
     Args:
         items: all items, in their usual order.
@@ -186,7 +186,7 @@ def _clause(text: str, *, fields: Mapping[str, Field[_T]]) -> Callable[[_T], boo
 def _order(text: str, *, fields: Mapping[str, Field[_T]]) -> list[tuple[Field[_T], bool]]:
     """Return pairs, last key first: a field to sort by, and whether its order is descending.
 
-    The caller sorts by one field after another, and sorting is stable.
+    The caller sorts by one field after another. Sorting is stable, so the last sort counts most.
     """
     order = []
     for part in filter(None, text.split(",")):

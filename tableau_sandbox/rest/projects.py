@@ -32,7 +32,7 @@ def query_projects(services: Services, call: Call) -> Reply:
     seen = [
         each
         for each in decision.projects.values()
-        # The default project was created with the site.
+        # Lists always show the default project, because it was created with the site.
         if (each.created_at <= until or each.luid == default)
         and decision.may(call.user, access.READ, each)
     ]

@@ -74,7 +74,7 @@ def _publication(services: Services, call: Call) -> Publication:
 
 
 def _use_remote_query_agent(request: Element) -> bool:
-    # A client that people use sends "none" if it does not know the value.
+    # At least one known client sends "none" if it does not know the value.
     if request.get("useRemoteQueryAgent", "").lower() == "none":
         return False
     return flag_attribute(request, "useRemoteQueryAgent", default=False)

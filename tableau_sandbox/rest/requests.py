@@ -95,7 +95,7 @@ class Call:
 
 
 def parse_request(body: bytes, child: str) -> Element:
-    """Return the element `child` of a request, with names without namespaces.
+    """Return the element `child` of a request; its elements have no namespaces.
 
     Raises:
         RestError: 400000, the body is not a request with this element.
@@ -110,7 +110,7 @@ def optional_request(body: bytes, child: str) -> Element | None:
     """Return the element `child` of a request, as `parse_request` does; None for an empty request.
 
     Raises:
-        RestError: 400000, the body is not an empty request or a request with this element.
+        RestError: 400000, the body is neither an empty request nor a request with this element.
     """
     # Ignore the content type: some clients send none, and some send a wrong type.
     root = _xml_tree(body.lstrip(b"\xef\xbb\xbf \t\r\n"))

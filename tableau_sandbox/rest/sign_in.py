@@ -86,7 +86,7 @@ def _identify(
 
 
 def _user_of_token(services: Services, token: str) -> tuple[User, Sequence[str]]:
-    """Return the user for whom a connected app signed a token (direct trust), and its scopes.
+    """Return the user for whom a connected app signed a token, and the scopes of the token.
 
     The token is valid for one sign-in.
     """
@@ -115,7 +115,7 @@ def _verified_claims(services: Services, token: str) -> Mapping[str, Any]:
             options={"require": list(_CLAIMS), **unchecked},
         )
     except jwt.InvalidTokenError as error:
-        # The library's message does not contain the token.
+        # The client may see the library's message, because it does not contain the token.
         raise _refused(str(error)) from error
     _check_lifetime(claims["exp"], now=services.now_seconds())
     scopes = claims["scp"]

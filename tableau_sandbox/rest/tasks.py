@@ -50,7 +50,7 @@ def add_task(services: Services, call: Call) -> Reply:
 
 
 def query_tasks(services: Services, call: Call) -> Reply:
-    """List all tasks of a site on one page; users see only the tasks of their own data sources."""
+    """List tasks on one page. Administrators see all tasks, others those of their data sources."""
     mine = {} if call.user.is_admin else {"owner": call.user.luid}
     owned = {each.luid for each in services.database.all(Datasource, site=call.site.luid, **mine)}
     found = services.database.all(RefreshTask, site=call.site.luid)

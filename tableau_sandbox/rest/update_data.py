@@ -20,7 +20,7 @@ _BATCH_BYTES = 16 << 20
 
 
 def update_data(services: Services, call: Call) -> Reply:
-    """Queue an action batch. If its RequestID was used in the last 24 hours, queue nothing."""
+    """Queue an action batch, unless a request with this RequestID did so in the last 24 hours."""
     datasource = find_datasource(services, call, to=WRITE, refused="403032")
     user = call.user
     if services.options.updates_by == "owner" and not (

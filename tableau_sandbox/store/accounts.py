@@ -118,7 +118,7 @@ class NameTakenError(RuntimeError):
 def seed(database: Database, options: Options, *, created_at: str) -> None:
     """Insert the initial content of a sandbox; existing content does not change.
 
-    Only the administrator changes: the options always set the name, the password and the token.
+    The administrator is an exception: the options always set the name, the password and the token.
 
     Raises:
         NameTakenError: another user has the administrator's name, or two users have the same name.

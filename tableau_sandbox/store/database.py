@@ -22,7 +22,7 @@ class Database:
 
     def __init__(self, path: Path):
         self.lock = threading.RLock()
-        # SQLite gives its other files the mode of this file.
+        # Create the file with this mode, because SQLite gives its other files the same mode.
         path.touch(mode=0o600)
         # Switch off Python's own transactions and its check of threads: `lock` and `transaction`
         # suffice.
@@ -83,7 +83,7 @@ class Database:
 
     def named(self, kind: type[Named], name: str, **key: Value) -> Named | None:
         """Return the record with these values and this name, ignoring the name's case, or None."""
-        # SQLite ignores case only for ASCII letters.
+        # Compare names here, because SQLite ignores case only for ASCII letters.
         named = (each for each in self.all(kind, **key) if each.name.casefold() == name.casefold())
         return next(named, None)
 

@@ -1,4 +1,4 @@
-"""Store the revisions, files and late stamps of data sources."""
+"""Store the revisions, the files and the late stamps (delayed `updated_at`) of data sources."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ def add_revision(
 
 
 def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> None:
-    """Set the `updated_at` of data sources whose late stamps are due to the due times.
+    """Apply each late stamp that is due: `updated_at` becomes the time at which the stamp was due.
 
     With `distinct`, the new `updated_at` is at least a second later than the old value.
     """

@@ -35,7 +35,7 @@ class Files:
 
         The file is complete before it gets this name, so the name never refers to a partial file.
         """
-        # Other users of the machine may read files that hyperd creates.
+        # hyperd may have created the file, and then other users of the machine may read it.
         file.chmod(0o600)
         return file.replace(folder / f"{file.stem}{suffix}").name
 

@@ -49,8 +49,8 @@ class VdsApi:
         """Answer one request."""
         request = Request(scope, receive)
         try:
-            # If the client is still sending, an early answer looks like a broken connection to the
-            # client.
+            # Read the body first: if the client is still sending, an early answer looks like a
+            # broken connection.
             body = await body_of(request, _BODY_BYTES)
         except ClientDisconnect:
             return

@@ -107,9 +107,10 @@ _Stored = Mapping[tuple[str, str], Mapping[str, str]]
 
 
 def read_model(datasource: Datasource) -> Model:
-    """Return the model of a data source, whose `.tds` was inspected at its publish.
+    """Return the model of a data source, whose `.tds` was checked when it was published.
 
-    If the tables are stored here, this omits a field without a column, except calculated fields.
+    The model omits fields without a column in the `.hyper` file. It keeps calculated fields, and
+    fields of tables that are not in this file.
     """
     root = defusedxml.ElementTree.fromstring(datasource.tds, forbid_dtd=True)
     stored: _Stored = {

@@ -121,7 +121,7 @@ def _computed(
         rows = f"(SELECT * FROM {rows} OFFSET {hidden})"  # noqa: S608
     sql = f"SELECT {', '.join(column.sql for column in columns)} FROM {rows} AS t"  # noqa: S608
     if options.vds_empty != "zero":
-        # Real servers were seen to send hyperd queries that return no row if the table has no rows.
+        # Real servers were seen to send hyperd such queries: they return no row for an empty table.
         sql += " HAVING COUNT(1) > 0"
     found = _run(sql, services.files.content / source.hyper_file)
     if not found and options.vds_empty == "error":

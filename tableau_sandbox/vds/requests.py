@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from tableau_sandbox.errors import RestError, refusal
 from tableau_sandbox.strict_json import JsonError, read_json
 
-# The first version of the service lacks these options. A version refuses options that it lacks.
+# The version of the service that introduced an option. Earlier versions refuse the option.
 _SINCE: Mapping[str, str] = {
     "bypass_metadata_cache": "20253",
     "interpret_field_captions_as_field_names": "20253",
@@ -78,7 +78,7 @@ class QueryOptions(Options):
     """Options for the answer to a query."""
 
     return_format: Literal["OBJECTS", "ARRAYS"] = "OBJECTS"
-    # A result of aggregates has at most one row.
+    # No limit has an effect, because a result of aggregates has at most one row.
     row_limit: _Positive = 1
     disaggregate: Annotated[bool, _GapIfUsed] = False
     return_server_sent_events: Annotated[bool, _GapIfUsed] = False
@@ -166,7 +166,7 @@ def parse_request(body: bytes, kind: type[R], schema: str) -> R:
 
 
 def _refusals(error: ValidationError) -> list[RestError]:
-    """Return a refusal for each error. Client errors have smaller codes than missing features."""
+    """Return a refusal for each error. A client error has a smaller code than a missing feature."""
     found = []
     for each in error.errors(include_url=False, include_context=False):
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in each["loc"])
