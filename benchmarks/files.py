@@ -82,7 +82,7 @@ def _cells(
 
 
 def _to_snapshot(spark: SparkSession, path: Path, to: Path) -> None:
-    """Store the rows of a file as the pipeline stores a model whose frame is from `read_files`."""
+    """Store the rows of a file as the pipeline does if a model returns them from `read_files`."""
     rows = rows_of(read_files(spark, path, columns=COLUMNS))
     if rows is None:
         raise AssertionError("The rows come from Spark, not straight from the file")

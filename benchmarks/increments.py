@@ -56,7 +56,10 @@ class Run:
 
 
 def compare_with_full_refresh(scale: float, runs: int) -> None:
-    """Print ratios of increment to full refresh, and the peak memory at the scale and a tenth."""
+    """Print the ratios of an increment to a full refresh.
+
+    Then print the peak memory at this scale and at a tenth of it.
+    """
     small = _measure(scale / 10, runs=2)
     large = _measure(scale, runs=runs)
     print(f"\nTPC-H lineitem at scale {scale:g}, {runs} runs: median (min to max)")

@@ -28,7 +28,7 @@ def check_published(
         wanted: the Parquet files of the model, which may have more columns than `columns`.
         folder: where the download is kept during the comparison; None means the system's temporary
             folder.
-        slices: see `differing_rows`.
+        slices: the number of parts in which the rows are compared; see `differing_rows`.
 
     Raises:
         RuntimeError: rows differ, so the measurement means nothing.

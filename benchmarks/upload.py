@@ -13,7 +13,7 @@ _SIZE, _BYTES_PER_SECOND = 320_000_000, 12_500_000
 
 
 def compare_uploads(runs: int) -> None:
-    """Print a table of uploads with and without delay, as ratios to the line's own time."""
+    """Print a table of uploads with and without delay, as ratios to the time the line needs."""
     floor = _SIZE / _BYTES_PER_SECOND
     print(f"\n{_SIZE / 1e6:.0f} MB at 100 Mbit/s, {runs} runs; the line needs {floor:.1f} s")
     print("| way | seconds | ratio to the line's |\n| --- | --- | --- |")

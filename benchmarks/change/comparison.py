@@ -94,7 +94,7 @@ class _Bench:
     slices: int
 
     def turn(self, number: int) -> Turn:
-        """Change the source; then refresh the data source: ship the change, and publish in full."""
+        """Change the source; refresh the data source by the change alone, then in full."""
         case = self.case
         spark = in_fresh_process(start_spark) if case.has_model else 0
         slots = case.change(self.lineitem, self.folder / "source", number)

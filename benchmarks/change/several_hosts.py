@@ -1,4 +1,4 @@
-"""Refresh lineitem on the hosts of `make cluster` and on one machine; needs PostgreSQL."""
+"""Refresh lineitem on several hosts (as of `make cluster`) and on one; needs PostgreSQL."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""A Python environment for each contender with requirements that differ from ours."""
+"""Python environments for contenders (compared libraries) whose requirements differ from ours."""
 
 import subprocess
 import sys

@@ -17,7 +17,7 @@ class Peak:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor seconds of a process and its descendants, even of ended ones."""
+    """Return the processor seconds of a process and its descendants, running or ended."""
     return sum(_seconds_of_each(pid).values())
 
 

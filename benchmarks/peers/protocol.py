@@ -1,6 +1,7 @@
-"""The contenders' side of a benchmark: the same Spark session for all, and a start signal.
+"""Run a contender, one of the compared libraries: open a Spark session, and wait for the start.
 
-Contenders run in environments of their own, so this module imports only Spark.
+All contenders get the same session. They run in environments of their own, so this module imports
+only Spark.
 """
 
 import os

@@ -40,9 +40,9 @@ class JobKind:
 
     Attributes:
         job_type: the name of the kind in the answer to a query of one job.
-        prepare: does the work without effect, and returns a function that makes the work take
-            effect. This function runs in the transaction in which the job succeeds, so that the
-            effect and the success happen together. It returns the stamp of the effect, or None; the
+        prepare: prepares the effect of the job, and returns a function that applies the effect.
+            This function runs in the transaction in which the job succeeds, so that the effect and
+            the success happen together. The function returns the stamp of the effect, or None; the
             job completes at this stamp or later.
         detail: the name of the element that describes the data source of the job. The answer has
             this element once the parameters of the job contain `datasource`, its id and name. The

@@ -52,7 +52,7 @@ def query_metadata(services: Services, call: Call) -> Response:
 
 
 def _datasources(services: Services, call: Call, luids: Any) -> list[dict[str, str]]:
-    """Return the data sources with these LUIDs. The Metadata API has other ids of its own."""
+    """Return the data sources with these LUIDs. The Metadata API also has ids of its own."""
     decision = access.access_to(services.database, call.site.luid)
     return [
         {"id": str(uuid5(NAMESPACE_OID, each.luid)), "luid": each.luid, "name": each.name}

@@ -33,7 +33,7 @@ def add_revision(
 
 
 def apply_due_stamps(database: Database, *, now: datetime, distinct: bool) -> None:
-    """Apply each late stamp that is due: `updated_at` becomes the time at which the stamp was due.
+    """Apply the late stamps that are due: move `updated_at` forward to the time of the stamp.
 
     With `distinct`, the new `updated_at` is at least a second later than the old value.
     """
