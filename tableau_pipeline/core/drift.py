@@ -137,6 +137,8 @@ class Timeouts:
         claim: the longest wait until another refresh of the same data source ends.
         job: the longest wait from the start of a job of the server to its end.
         queue: the longest wait until a job of the server starts.
+        arrival: the longest time that a gateway may hold a request whose answer was lost, before
+            the server queues its job.
         timestamp: the longest wait until the data source shows the effect of a job that is gone.
         listing: the longest wait until the server's lists show a new data source.
         first_poll: the first pause; it is short because most jobs are short.
@@ -146,6 +148,7 @@ class Timeouts:
     claim: float = 3600
     job: float = 7200
     queue: float = 7200
+    arrival: float = 600
     timestamp: float = LONGEST_LAG
     listing: float = 60
     first_poll: float = 0.25

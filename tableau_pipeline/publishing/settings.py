@@ -47,6 +47,7 @@ class ServerSettings:
     ca_bundle: str | None = None
     job_timeout: int = 7200
     queue_timeout: int = 7200
+    arrival_timeout: int = 600
     takeover: bool = False
 
     @classmethod
@@ -65,8 +66,10 @@ class ServerSettings:
 
     @property
     def timeouts(self) -> Timeouts:
-        """The time limits for jobs of this server."""
-        return Timeouts(job=self.job_timeout, queue=self.queue_timeout)
+        """The time limits for requests to this server, and for its jobs."""
+        return Timeouts(
+            job=self.job_timeout, queue=self.queue_timeout, arrival=self.arrival_timeout
+        )
 
     def session(
         self, log: logging.Logger, *, counts: bool = False, people: bool = False

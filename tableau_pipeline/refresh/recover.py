@@ -12,7 +12,8 @@ request of an open intent:
   probably fail again.
 * If no id is known, an update succeeded if the server has the rows of the update. Otherwise,
   the refresh sends nothing while the job of the lost request may still run. If the server lists
-  jobs, `recover` looks for the job, and waits for its end. If the server does not list jobs,
+  jobs, `recover` looks for the job as long as a gateway may still hold the request, and waits for
+  the end of the job. If the server does not list jobs,
   `recover` raises an error until the time limits of jobs have passed. After the limits, the rows on
   the server count as unknown.
 """
@@ -119,7 +120,10 @@ def _settled(intent: Intent, sender: Sender) -> Intent:
 def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
     """Wait until a request can no longer take effect, even if the server has received it."""
     jobs = sender.jobs
-    until = intent.recorded_at + timedelta(seconds=jobs.timeouts.queue + jobs.timeouts.job)
+    seconds = jobs.timeouts.queue + jobs.timeouts.job
+    until = intent.recorded_at + timedelta(seconds=seconds)
+    # The list lacks a request that a gateway still holds, and may hand on for the server to queue.
+    arrived = intent.recorded_at + timedelta(seconds=min(jobs.timeouts.arrival, seconds))
     remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
     # List jobs by both names of the data source, as another user may have renamed it.
     for name in {intent.name, remote.name if remote else intent.name}:
@@ -148,5 +152,11 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
                 if job.kind:
                     jobs.wait(job.id)
             if not unfinished:
-                break
+                left = (arrived - jobs.server.now()).total_seconds()
+                if left <= 0:
+                    break
+                text = "A lost request (%s) may still reach the server; waiting until %s UTC"
+                extra = {"waits_for": "request"}
+                jobs.log.info(text, intent.action, f"{arrived:%H:%M:%S}", extra=extra)
+                pause = min(pause, max(left, 1))
             jobs.sleep(pause)

@@ -30,7 +30,7 @@ __all__ = [
     "work_dir",
 ]
 
-_NOT_TEXTS = ("job_timeout", "queue_timeout", "takeover")
+_NOT_TEXTS = ("job_timeout", "queue_timeout", "arrival_timeout", "takeover")
 
 
 def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:

@@ -64,6 +64,11 @@ class TableauServerResource(dg.ConfigurableResource):
     queue_timeout: int = Field(
         default=7200, gt=0, description="Seconds that a job may wait before it starts."
     )
+    arrival_timeout: int = Field(
+        default=600,
+        gt=0,
+        description="Seconds that a gateway may hold a request whose answer was lost.",
+    )
     takeover: bool = Field(
         default=False,
         description="Take over data sources with the tag of another deployment. Use it after the "

@@ -113,14 +113,16 @@ def test_what_the_environment_says(monkeypatch: pytest.MonkeyPatch):
     assert (tableau.timeouts, tableau.takeover) == (Timeouts(), False)
     monkeypatch.setenv("TABLEAU_JOB_TIMEOUT", "60")
     monkeypatch.setenv("TABLEAU_QUEUE_TIMEOUT", "70")
+    monkeypatch.setenv("TABLEAU_ARRIVAL_TIMEOUT", "80")
     monkeypatch.setenv("TABLEAU_TAKEOVER", "true")
     tableau = resources_from_env()["tableau"]
-    assert (tableau.timeouts.job, tableau.timeouts.queue, tableau.takeover) == (60, 70, True)
+    assert tableau.timeouts == Timeouts(job=60, queue=70, arrival=80)
+    assert tableau.takeover is True
 
 
 def test_empty_settings_are_none(monkeypatch: pytest.MonkeyPatch):
     # Prevents: an empty line in .env keeps the location from loading.
-    for name in ("TABLEAU_JOB_TIMEOUT", "TABLEAU_QUEUE_TIMEOUT", "TABLEAU_TAKEOVER"):
+    for name in ("TABLEAU_JOB_TIMEOUT", "TABLEAU_ARRIVAL_TIMEOUT", "TABLEAU_TAKEOVER"):
         monkeypatch.setenv(name, "")
     tableau = resources_from_env()["tableau"]
     assert (tableau.timeouts, tableau.takeover) == (Timeouts(), False)

@@ -165,7 +165,7 @@ def deployment(folder: Path) -> Iterator[tuple[Deployment, dg.DagsterInstance]]:
         tableau = stack.enter_context(
             sandbox_process(folder / "sandbox", port=0, options=["--control"])
         )
-        data = {"PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline"}
+        data = {"PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline", "TABLEAU_ARRIVAL_TIMEOUT": "1"}
         settings = {**store.settings, **postgresql.settings, **tableau, **data}
         made = Deployment(folder, postgresql, settings)
         yield made, stack.enter_context(made.running())

@@ -241,6 +241,8 @@ def deployed(folder: Path, server: ObjectServer) -> Generator[Deployment]:
             "TABLEAU_SERVER_URL": sandbox.url,
             "TABLEAU_USERNAME": sandbox.user,
             "TABLEAU_PASSWORD": sandbox.password,
+            # No gateway is in between.
+            "TABLEAU_ARRIVAL_TIMEOUT": "1",
         }
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         for name, value in settings.items():

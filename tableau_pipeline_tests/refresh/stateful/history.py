@@ -77,7 +77,7 @@ PUBLISHERS = {
     "twin": ("ours", f"{KEY} twin"),
     "root": (f"ours@{ROOT}", f"{KEY}@{ROOT}"),
 }
-TIMEOUTS = Timeouts(claim=30, job=300, queue=300, timestamp=30)
+TIMEOUTS = Timeouts(claim=30, job=300, queue=300, arrival=10, timestamp=30)
 
 
 @dataclass

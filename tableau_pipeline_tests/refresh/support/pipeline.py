@@ -46,8 +46,8 @@ STAR = (Relationship("flights", "airlines", (("carrier", "carrier"),)),)
 # No update fits into this limit, so every change is published as a whole file.
 WHOLE = {"payload_limit_mb": 1e-6}
 
-# On most servers of the tests, time stamps come at once, and jobs end quickly.
-TIMEOUTS = Timeouts(claim=30, job=30, queue=30, timestamp=0, first_poll=0.02)
+# On most servers of the tests, requests and time stamps come at once, and jobs end quickly.
+TIMEOUTS = Timeouts(claim=30, job=30, queue=30, arrival=0, timestamp=0, first_poll=0.02)
 
 # A function that wraps the journal or the server, to interfere with its calls.
 Around = Callable[[Any], Any]
