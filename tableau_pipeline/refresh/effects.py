@@ -26,10 +26,12 @@ class Effect:
     Attributes:
         remote: the data source after the request.
         is_proved: whether a comparison found that the published values equal the sent values.
+        is_supposed: whether only the time stamp shows the effect; another user may have changed it.
     """
 
     remote: RemoteDatasource
     is_proved: bool
+    is_supposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,10 @@ class Effects:
         match self._compared[remote.stamp]:
             case "equal" if intent.mode is None or _has_moved(intent, remote):
                 return Effect(remote, True)
-            case "counts" | None if _has_moved(intent, remote):
+            case "counts" if _has_moved(intent, remote):
                 return Effect(remote, False)
+            case None if _has_moved(intent, remote):
+                return Effect(remote, False, is_supposed=_lacks_revisions(intent, remote))
         return None
 
     @property
@@ -100,6 +104,10 @@ def misdirected(intent: Intent, remote: RemoteDatasource) -> Distrust | None:
         "a second data source of that name now"
     )
     return Distrust(Doubt.OTHERS, detail)
+
+
+def _lacks_revisions(intent: Intent, remote: RemoteDatasource) -> bool:
+    return intent.before_revision is None or remote.revision is None
 
 
 def _has_moved(intent: Intent, remote: RemoteDatasource) -> bool:

@@ -110,6 +110,15 @@ _NEXT_STEP = {
 }
 
 
+def _supposed(doing: str) -> str:
+    return (
+        f"{doing}: only the time stamp says that it took effect, and another user may have moved "
+        "that. This user may not ask for the job, or the server has removed it; revisions cannot "
+        "be seen, and rows are not compared. Declare `reconcile`, or let this user ask for jobs "
+        "(site administrator)"
+    )
+
+
 @contextmanager
 def _no_refusal(doing: str) -> Generator[None]:
     """Turn a RefusedError into a RefreshError: a RefusedError would mean that nothing was sent."""
@@ -387,7 +396,8 @@ class Sender:
                 deduced = intent.model_copy(update={"is_deduced": True})
                 sent = self._record_done(deduced, before, effect.remote, window, ())
                 distrust = None if effect.is_proved else sent.distrust
-                return replace(sent, distrust=distrust)
+                sent = replace(sent, distrust=distrust)
+                return sent.warned(_supposed(doing)) if effect.is_supposed else sent
             if self.server.now() >= until:
                 break
             self.jobs.sleep(pause)

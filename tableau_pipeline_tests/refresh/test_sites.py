@@ -291,6 +291,28 @@ def test_revision_of_another_user_is_not_our_publish(new_pipeline: New):
 
 
 @pytest.mark.slow
+def test_time_stamp_that_may_be_another_users(new_pipeline: New):
+    """Prevents: rows of another user pass for ours without a warning, where jobs and revisions are
+    hidden and no rows are compared, so that only the time stamp speaks for our publish."""
+    on = {"job_access": "administrators", "revisions": False}
+    pipeline = new_pipeline(on=on, user=ANN, **WHOLE)
+    assert pipeline.run().warnings == ()
+    pipeline.model("flights", flights(9))
+    fault = pipeline.sandbox.control.add(FailJob(job_kind="publish_datasource"))
+
+    def goes_on(seconds: float) -> None:
+        if fault.fired and pipeline.wrong():
+            other_users.publishes(pipeline, flights(9).slice(1))
+        sleep(seconds)
+
+    report = pipeline.run(full=True, around={"sleep": goes_on})
+    assert any("only the time stamp says that it took effect" in w for w in report.warnings)
+    # Compared rows leave no doubt.
+    pipeline.declare(reconcile=Reconcile())
+    assert "only the time stamp" not in str(changes(pipeline, 10).warnings)
+
+
+@pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a refresh takes its own time stamp for another user's, and publishes twice.
