@@ -12,6 +12,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 from urllib.parse import quote
+from xml.etree import ElementTree
 
 import defusedxml.ElementTree
 import requests
@@ -468,23 +469,18 @@ class TableauSite:
                     raise
 
     @_server_call('Renaming or moving the data source to "{name}"', remedies=MOVE_REMEDIES)
-    def move(self, luid: str, *, name: str, project_id: str) -> RemoteDatasource:
+    def move(self, luid: str, *, name: str, project_id: str) -> None:
         """Give a data source this name and project; change nothing else.
 
         Raises:
             RefusedError: the name is taken in the project, or this user lacks permission.
         """
-        endpoint = self.tsc.datasources
-        current = endpoint.get_by_id(luid)
         # The server keeps values that a request omits. TSC's own call would also set the owner,
-        # which not every user may do. TSC's request always has a certification: keep it as is.
-        moved = TSC.DatasourceItem(project_id, name=name)
-        moved.certified = bool(current.certified)
-        moved.certification_note = current.certification_note
-        request = RequestFactory.Datasource.update_req(moved)
-        endpoint.put_request(f"{endpoint.baseurl}/{luid}", request)
-        # The response may lack the values that did not change, so read the data source again.
-        return rest.remote_datasource(self.tsc, endpoint.get_by_id(luid))
+        # which not every user may do, and the certification, which a user may have just changed.
+        endpoint, request = self.tsc.datasources, ElementTree.Element("tsRequest")
+        datasource = ElementTree.SubElement(request, "datasource", name=name)
+        ElementTree.SubElement(datasource, "project", id=project_id)
+        endpoint.put_request(f"{endpoint.baseurl}/{luid}", ElementTree.tostring(request))
 
     @_server_call("Downloading data source {luid}", remedies=DOWNLOAD_REMEDIES)
     def download(self, luid: str, folder: Path, *, limit: int | None = None) -> Path:

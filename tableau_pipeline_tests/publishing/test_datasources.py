@@ -99,16 +99,19 @@ def test_move_leaves_all_else(tableau: TableauSite, sales: RemoteDatasource):
     tableau.tsc.datasources.update(item)
     tableau.tag(sales.luid, ["x"])
     project, name = tableau.project(f"{sales.name} projects", create=True), f"{sales.name}, new"
-    moved = tableau.move(sales.luid, name=name, project_id=project)
+    tableau.move(sales.luid, name=name, project_id=project)
+    moved = tableau.find_by_luid(sales.luid)
+    assert moved
     assert (moved.luid, moved.name, moved.project_id) == (sales.luid, name, project)
     assert (moved.tags, moved.owner_id, moved.revision) == ({"x"}, sales.owner_id, 1)
     assert (moved.description, moved.certification) == ("All of it", "By Ann")
-    assert tableau.find_by_luid(sales.luid) == moved
 
 
 def test_rename_alone_certifies_nothing(tableau: TableauSite, sales: RemoteDatasource):
     # Prevents: a rename also certifies the data source.
-    moved = tableau.move(sales.luid, name=sales.name.upper(), project_id=sales.project_id)
+    tableau.move(sales.luid, name=sales.name.upper(), project_id=sales.project_id)
+    moved = tableau.find_by_luid(sales.luid)
+    assert moved
     assert (moved.name, moved.project_id) == (sales.name.upper(), sales.project_id)
     assert tableau.tsc.datasources.get_by_id(sales.luid).certified is False
 

@@ -266,7 +266,9 @@ def test_every_call_of_a_refresh(
         item = published(site, small, name="By an app", project_id=project)
         site.tag(item.luid, ["x"])
         site.untag(item.luid, ["x"])
-        moved = site.move(item.luid, name="Moved", project_id=project)
+        site.move(item.luid, name="Moved", project_id=project)
+        moved = site.find_by_luid(item.luid)
+        assert moved
         assert (moved.name, moved.tags) == ("Moved", set())
         assert site.find_by_name("Moved", project_id=project) == moved
         assert site.download(item.luid, tmp_path).suffix == ".tdsx"
