@@ -23,10 +23,12 @@ class InPlace:
 
     Attributes:
         late: the time windows of our earlier updates that may change the time stamp only now.
+        done: sentences about changes that took effect. A rename, a move and a removal of tags add one.
     """
 
     server: TableauSite
     late: Collection[Window]
+    done: list[str]
 
     def tag(
         self, remote: RemoteDatasource, tags: frozenset[str]
@@ -46,6 +48,7 @@ class InPlace:
         # over.
         if others:
             self.server.untag(remote.luid, others)
+            self.done.append(f'"{remote.name}" lost its tags of other deployments or keys')
         self.server.tag(remote.luid, tags)
         return self.changed_since(remote, began)
 
@@ -61,6 +64,9 @@ class InPlace:
             raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
         began = self.server.now()
         self.server.move(remote.luid, name=name, project_id=project_id)
+        renamed = [f'renamed to "{name}"'] * (name != remote.name)
+        moved = ["moved to another project"] * (project_id != remote.project_id)
+        self.done.append(f'"{remote.name}" was {" and ".join(renamed + moved)}')
         remote, distrust = self.changed_since(remote, began)
         if distrust:
             raise DriftError(f'"{name}" was renamed or moved, and {distrust}.')

@@ -122,8 +122,7 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
     """Make the published data source equal to its models.
 
     Raises:
-        RefusedError: the refresh would be wrong or unsafe. Usually, nothing was sent. Something was
-            sent only if a first attempt led to distrust, and the second attempt was refused.
+        RefusedError: the refresh would be wrong or unsafe. Nothing was changed.
         HeldError: a person holds the data source. Nothing was sent.
         RefreshError: the refresh failed. The next run finds out what the server has done.
     """
@@ -144,8 +143,7 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
 
     Raises:
         RefusedError: no record of the earlier refresh is left, or its rows are gone, or the tables
-            are declared differently now. If a first attempt sent something, the data source stays
-            held. Otherwise, nothing was sent, and the former hold is restored.
+            are declared differently now. Nothing was changed, and the former hold is restored.
         RefreshError: see `refresh`.
     """
     place, key = setup.journal.place, setup.journal.key
@@ -579,9 +577,12 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
         started, accepted = time.monotonic(), _accepted(setup, options)
         try:
             yield _Phases(setup, claim, planner, sender, started=started, accepted=accepted)
-        except RefusedError:
+        except RefusedError as error:
             # If another refresh has overtaken this refresh, the changes of the other refresh may
             # have caused the refusal. Then `may_be_overtaken` raises an error that reports this
             # instead.
             claim.may_be_overtaken()
-            raise
+            if not sender.done:
+                raise
+            done = "; ".join(sender.done)
+            raise RefreshError(f"{done}. After that, the refresh was refused: {error}") from error

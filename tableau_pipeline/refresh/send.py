@@ -143,6 +143,8 @@ class Sender:
         late: the time windows of our updates that may still change the time stamp.
         sent: the number of requests for which an intent was made.
         accepted: whether the server has accepted any request.
+        done: sentences about requests that took effect, or may have. If there are none, a refusal
+            means that nothing was changed.
         uploaded: the size in bytes of each file that the current attempt has uploaded.
     """
 
@@ -155,12 +157,13 @@ class Sender:
     late: tuple[Window, ...] = ()
     sent: int = 0
     accepted: bool = False
+    done: list[str] = field(default_factory=list)
     uploaded: list[int] = field(default_factory=list)
 
     @property
     def in_place(self) -> InPlace:
         """The object that changes the data source in place."""
-        return InPlace(self.server, self.late)
+        return InPlace(self.server, self.late, self.done)
 
     @property
     def server(self) -> TableauSite:
@@ -405,6 +408,7 @@ class Sender:
             if is_over and intent.mode is None and not self.effects.is_refuted:
                 self._note_still()
             intent = self._record(intent, outcome=Outcome.LOST)
+            self.done.append(f"It is not known whether the {intent.action} took effect")
             cause = "the server no longer knows" if is_over else "this user may not ask for"
             raise LostOutcomeError(
                 f"{doing}: {cause} job {intent.job_id}. {_UNKNOWN_OUTCOME}", intent
@@ -537,6 +541,7 @@ class Sender:
             distrust=intent.distrust or distrust,
             late=self.late,
         )
+        self.done.append(f"The {intent.action} took effect")
         remote, tag_distrust = self.in_place.tag(remote, self.tags)
         return Sent(
             target,

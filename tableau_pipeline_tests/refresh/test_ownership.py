@@ -17,7 +17,7 @@ from tableau_pipeline.core.policies import Diff, ReplaceAll
 from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.objects.stores import store_at
-from tableau_pipeline.outcome import Accept
+from tableau_pipeline.outcome import Accept, Code, Status
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.object_stores import S3Server
@@ -26,8 +26,8 @@ from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ADMIN, ANN
-from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, session
-from tableau_pipeline_tests.refresh.support.proxies import At
+from tableau_pipeline_tests.refresh.support.pipeline import WHOLE, Pipeline, session
+from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 
 FIELD = other_users.CALCULATION[:24]
 OTHER_SCHEMA = flights(gate=flights()["delay"])
@@ -178,6 +178,31 @@ def test_refused_rows_rename_nothing(pipeline: Pipeline):
         pipeline.run(full=True)
     pipeline.declare(name=old)
     assert len(pipeline.found()) == 1
+
+
+@pytest.mark.slow
+def test_rename_before_a_refused_publish(pipeline: Pipeline):
+    """Prevents: a run that passes for refused, and so for one that changed nothing, although it has
+    renamed the data source before the server refused its rows."""
+    pipeline.declare(**WHOLE)
+    pipeline.run()
+    old = pipeline.name
+    pipeline.declare(name=f"{old} better")
+    pipeline.model("flights", flights(9))
+
+    class Refusing(Proxy):
+        def publish(self, *_: Any, **__: Any) -> None:
+            raise RefusedError("no whole files today", code=Code.SERVER)
+
+    with pytest.raises(RefreshError, match="no whole files today") as caught:
+        pipeline.run(around={"around_server": Refusing})
+    assert f'"{old}" was renamed to "{pipeline.name}"' in str(caught.value)
+    failure = pipeline.journal.history().failure
+    assert failure
+    assert failure.status is Status.FAILED
+    assert len(pipeline.found()) == 1
+    pipeline.run()
+    assert pipeline.wrong() == []
 
 
 def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):

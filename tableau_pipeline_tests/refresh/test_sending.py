@@ -489,7 +489,9 @@ def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipel
 
     with held:
         held.enter_context(pipeline.sandbox.held_jobs())
-        refused(lambda: pipeline.run(around={"around_server": Server}), "no whole files today")
+        around: dict[str, Any] = {"around_server": Server}
+        parts = ("The update took effect. After that,", "no whole files today")
+        refused(lambda: pipeline.run(around=around), *parts, error=RefreshError)
     assert "the server says that it was updated at" in pipeline.run().plan.reason
     assert_at_rest(pipeline)
 
