@@ -107,6 +107,32 @@ class PropertiesOnServer:
             owner = {OWNER: written[OWNER]} if OWNER in written else {}
             self.found = {**owner, **self._values(remote)}
 
+    def read_again(self, remote: RemoteDatasource, *, is_new: bool) -> None:
+        """Read the values again, as users may have changed them since.
+
+        Args:
+            remote: the data source as it is now.
+            is_new: whether a file with metadata has been published since the values were read, so
+                that values set by users may be gone.
+
+        Raises:
+            RefreshError: they cannot be read.
+        """
+        self._rules = permissions(self.site, remote.luid) if self._has_rules else {}
+        # A publish may have dropped values, made our user the owner, or set permissions by default.
+        before = {path: v for path, v in self.found.items() if is_new or path == OWNER}
+        now = {p: v for p, v in self._values(remote).items() if p[0] != "permission" or not is_new}
+        self.found = {**before, **now}
+
+    def all_failed(self, error: RefreshError) -> Mapping[FieldPath, str]:
+        """Return an error as the reason why no value was set."""
+        return dict.fromkeys(self._ours, str(error))
+
+    def differs(self, remote: RemoteDatasource, aim: DesiredValues) -> bool:
+        """Whether `set` would set a value."""
+        current = self._values(remote)
+        return any(aim.get(path) != current.get(path) for path in self._ours)
+
     def _values(self, remote: RemoteDatasource) -> Values:
         values: dict[FieldPath, str] = {("tag", tag): "yes" for tag in remote.tags}
         values |= {DESCRIPTION: remote.description} if remote.description else {}
@@ -128,24 +154,17 @@ class PropertiesOnServer:
         return values
 
     def set(
-        self, remote: RemoteDatasource, aim: DesiredValues, *, is_new: bool
+        self, remote: RemoteDatasource, aim: DesiredValues
     ) -> tuple[int, Mapping[FieldPath, str]]:
         """Set each value that is declared now, or was declared before, to its value in `aim`.
 
         Args:
             remote: the data source as it is now.
-            is_new: whether a file with metadata has been published since the values were read. Such
-                a publish may change the permissions, so they are read again.
 
         Returns:
             The number of values to set, and the reason for each failure, by the path of the value.
         """
-        try:
-            if is_new and self._has_rules:
-                self._rules = permissions(self.site, remote.luid)
-            current = self._values(remote)
-        except RefreshError as error:
-            return 0, dict.fromkeys(self._ours, str(error))
+        current = self._values(remote)
         changes = {path: aim.get(path) for path in self._ours if aim.get(path) != current.get(path)}
         failed: dict[FieldPath, str] = {}
         for paths, request in self._requests(remote.luid, changes, aim, current):

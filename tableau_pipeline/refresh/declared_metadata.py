@@ -49,7 +49,7 @@ from tableau_pipeline.metadata.written import NO_VALUES, WrittenValues
 from tableau_pipeline.objects.local_files import scratch
 from tableau_pipeline.objects.stores import store_at, store_errors
 from tableau_pipeline.outcome import Code, Distrust, Doubt
-from tableau_pipeline.publishing.properties import PropertiesOnServer
+from tableau_pipeline.publishing.properties import DesiredValues, PropertiesOnServer
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.decide import Plan, Publish
 from tableau_pipeline.refresh.in_place import InPlace
@@ -355,19 +355,21 @@ class DeclaredMetadata:
         properties, last_written, stored = self.on_server, self.last_written, self.stored
         if properties is None:
             return None
-        began = properties.site.now()
         result = self.of_properties(properties.found, certified=equal)
-        target = {**properties.found, **result.changes}
-        changes, failed = properties.set(remote, target, is_new=is_new)
+        failed: Mapping[FieldPath, str] = {}
         distrust = None
-        if changes:
+        if is_new or properties.differs(remote, {**properties.found, **result.changes}):
             try:
-                # Read the data source again, so that our own changes do not count as drift.
-                remote, distrust = in_place.changed_since(remote, began, changes=changes)
-                failed = {**properties.dropped(remote, target), **failed}
+                # Minutes may have passed since the values were read, and users may have set others.
+                remote, distrust = in_place.seen_since(remote)
+                properties.read_again(remote, is_new=is_new)
             except RefreshError as error:
-                reason = f"it could not be read after its description was changed: {error}"
-                distrust = Distrust(Doubt.NOT_SEEN, reason)
+                failed = properties.all_failed(error)
+            else:
+                result = self.of_properties(properties.found, certified=equal)
+                aim = {**properties.found, **result.changes}
+                remote, others, failed = _set(properties, remote, aim, in_place)
+                distrust = distrust or others
         fields = stored.read(reached.written[0]) if reached.written else {}
         written = {path: value for path, value in fields.items() if not is_property(path)}
         written |= {path: value for path, value in result.written.items() if path not in failed}
@@ -378,6 +380,23 @@ class DeclaredMetadata:
             problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
             distrust=distrust,
         )
+
+
+def _set(
+    properties: PropertiesOnServer, remote: RemoteDatasource, aim: DesiredValues, in_place: InPlace
+) -> tuple[RemoteDatasource, Distrust | None, Mapping[FieldPath, str]]:
+    """Set properties; return the data source then, any distrust, and why values were not set."""
+    began = properties.site.now()
+    changes, failed = properties.set(remote, aim)
+    if not changes:
+        return remote, None, failed
+    try:
+        # Look at the result, so that our own changes do not count as drift.
+        remote, distrust = in_place.changed_since(remote, began, changes=changes)
+    except RefreshError as error:
+        reason = f"it could not be read after its description was changed: {error}"
+        return remote, Distrust(Doubt.NOT_SEEN, reason), failed
+    return remote, distrust, {**properties.dropped(remote, aim), **failed}
 
 
 @dataclass(frozen=True, slots=True)

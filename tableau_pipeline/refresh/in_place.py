@@ -88,6 +88,11 @@ class InPlace:
             reason = f"it could not be read after its owner was changed: {error}"
             return replace(remote, owner_id=owner), Distrust(Doubt.NOT_SEEN, reason)
 
+    def seen_since(self, remote: RemoteDatasource) -> tuple[RemoteDatasource, Distrust | None]:
+        """Return the data source as it is now, and why another user may have changed it since."""
+        now = look_up(self.server, remote.luid)
+        return now, Change.since(remote.stamp, now, late=self.late).unexplained
+
     def changed_since(
         self, remote: RemoteDatasource, began: datetime, *, changes: int = 1
     ) -> tuple[RemoteDatasource, Distrust | None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -105,6 +106,25 @@ def test_move_leaves_all_else(tableau: TableauSite, sales: RemoteDatasource):
     assert (moved.luid, moved.name, moved.project_id) == (sales.luid, name, project)
     assert (moved.tags, moved.owner_id, moved.revision) == ({"x"}, sales.owner_id, 1)
     assert (moved.description, moved.certification) == ("All of it", "By Ann")
+
+
+def test_certified_right_before_a_move(
+    tableau: TableauSite, sales: RemoteDatasource, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: a rename takes back the certification that a user has set a moment before."""
+    put_request = tableau.tsc.datasources.put_request
+
+    def certified_before(*args: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        values = {"isCertified": "true", "certificationNote": "By Ann"}
+        properties.set_properties(tableau, sales.luid, **values)
+        return put_request(*args, **more)
+
+    monkeypatch.setattr(tableau.tsc.datasources, "put_request", certified_before)
+    tableau.move(sales.luid, name=f"{sales.name}, new", project_id=sales.project_id)
+    moved = tableau.find_by_luid(sales.luid)
+    assert moved
+    assert (moved.name, moved.certification) == (f"{sales.name}, new", "By Ann")
 
 
 def test_rename_alone_certifies_nothing(tableau: TableauSite, sales: RemoteDatasource):

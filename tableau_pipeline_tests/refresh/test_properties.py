@@ -24,7 +24,7 @@ from tableau_pipeline_tests.refresh.support.crashes import killed_before
 from tableau_pipeline_tests.refresh.support.models import flights
 from tableau_pipeline_tests.refresh.support.other_users import ANN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
-from tableau_pipeline_tests.refresh.support.proxies import Proxy
+from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 from tableau_pipeline_tests.refresh.support.shipping import refused
 from tableau_sandbox.faults import Delay, FailJob, HideRows
 
@@ -297,6 +297,30 @@ def test_certified_while_equal(new_pipeline: NewPipeline):
     assert said(pipeline)["certified"] == ""
 
 
+@pytest.mark.slow
+def test_what_people_say_meanwhile_stays(new_pipeline: NewPipeline):
+    """Prevents: what a user writes while the rows are compared is taken back, as the refresh sends
+    along what it has read before."""
+    pipeline = new_pipeline(description="Flights", certify="after_reconcile", reconcile=Reconcile())
+
+    def meanwhile(**values: str) -> Any:
+        def happens() -> None:
+            luid = str(pipeline.found()[0].id)
+            properties.set_properties(pipeline.eyes, luid, **values)
+
+        return {"around_server": lambda server: At(server, "count", happens, when="after")}
+
+    pipeline.run(around=meanwhile(isCertified="true", certificationNote="Hers"))
+    assert said(pipeline)["certified"] == "Hers"
+    pipeline.declare(description="All flights")
+    pipeline.model("flights", flights(9))
+    report = pipeline.run(around=meanwhile(description="Hers, too"))
+    assert said(pipeline)["description"] == "Hers, too"
+    assert "description" in str(report.problems)
+    pipeline.run()
+    assert pipeline.wrong() == []
+
+
 def test_a_note_that_goes_with_our_certification(new_pipeline: NewPipeline):
     """Prevents: a refresh removes a user's note with our certification, and does not warn."""
     pipeline = new_pipeline(certify="after_reconcile", reconcile=Reconcile())
@@ -419,6 +443,7 @@ def test_overwrite_that_forgets(new_pipeline: NewPipeline):
         site, remote.luid, {}, remove=properties.permissions(site, remote.luid)
     )
     now = site.find_by_luid(remote.luid)
-    assert on_server.set(now, on_server.found, is_new=True)[1] == {}
+    on_server.read_again(now, is_new=True)
+    assert on_server.set(now, on_server.found)[1] == {}
     del before["rules"]["All Users", "Connect"]
     assert said(pipeline) == before
