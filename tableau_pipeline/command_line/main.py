@@ -1,10 +1,13 @@
 """The command `tableau-pipeline`, with its subcommands and exit codes."""
 
 import logging
+import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from threading import current_thread, main_thread
 
 import click
 
@@ -66,13 +69,17 @@ def run(args: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if args is None else args)
     command = next((argument for argument in arguments if argument in _COMMANDS), "")
     output = Output(as_json="--json" in arguments)
+    received: list[int] = []
     try:
-        code = tableau_pipeline.main(arguments, "tableau-pipeline", standalone_mode=False)
+        with _interrupted_by_sigterm(received):
+            code = tableau_pipeline.main(arguments, "tableau-pipeline", standalone_mode=False)
     except click.UsageError as error:
         error.show()
         return _stopped(output, error.format_message(), WRONG_USAGE)
     except click.exceptions.Abort:
-        return _stopped(output, "The command was interrupted, or a question was not confirmed", 130)
+        text = "The command was interrupted, or a question was not confirmed"
+        output.problem(text)
+        return _stopped(output, text, 128 + (received or [signal.SIGINT])[0])
     except RefreshError as error:
         logging.getLogger(__name__).debug("", exc_info=error)
         output.problem(str(error))
@@ -82,6 +89,27 @@ def run(args: Sequence[str] | None = None) -> int:
         output.problem("".join(traceback.format_exception(error)).rstrip())
         return _stopped(output, f"{type(error).__name__}: {error}", _FAILED.get(command, 1))
     return code or 0
+
+
+@contextmanager
+def _interrupted_by_sigterm(received: list[int]) -> Generator[None]:
+    """Let SIGTERM interrupt the block as Ctrl-C does, so that it cleans up; note it in `received`.
+
+    Containers and schedulers end a process by SIGTERM.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    def interrupt(number: int, _frame: object) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _stopped(output: Output, problem: str, code: int) -> int:

@@ -10,10 +10,13 @@ from tableau_pipeline.core.checkpoint import Checkpoint, Outcome
 from tableau_pipeline.core.journal import Claim, ClaimRelease, Failure, History, Intent, Record
 from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
-from tableau_pipeline.outcome import Distrust, Doubt
+from tableau_pipeline.outcome import Distrust, Doubt, Status
 
 # The shortest and the longest pause before we look again at another refresh, in seconds.
 _PAUSE = (1.0, 5.0)
+_INTERRUPTED = Failure(
+    status=Status.FAILED, reason="It was interrupted. The next run finds out what became of it"
+)
 
 
 @dataclass
@@ -187,6 +190,9 @@ def claimed(
             yield claim
         except Exception as error:
             failure = Failure.of(error)
+            raise
+        except BaseException:
+            failure = _INTERRUPTED
             raise
         finally:
             # Close the claim even after an error: an open claim would block later refreshes until

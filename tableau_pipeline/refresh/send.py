@@ -311,8 +311,8 @@ class Sender:
             if job_id is None:
                 message = f"{doing}: the server does not name the job. {_UNKNOWN_OUTCOME}"
                 raise UnknownOutcomeError(message)
-            self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
             intent = self._record(intent, job_id=job_id)
+            self.jobs.log.info("%s: running as job %s of the server", doing, job_id)
             with _no_refusal(doing):
                 self._learn_word(intent)
                 return self._wait_for_job(intent, before, doing=doing, actions=actions)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tableau_pipeline_tests.command_line.conftest import Result, World, masked
 from tableau_pipeline_tests.components.support.location import rows_on
 from tableau_pipeline_tests.docs.page import page
 from tableau_pipeline_tests.refresh.support.pipeline import session
+from tableau_sandbox.faults import HoldJobs
 from tableau_sandbox.testing import Sandbox, running_sandbox
 
 Publish = Callable[..., Result]
@@ -182,6 +184,43 @@ def test_a_publish_that_nobody_reads(
     script = f"set -o pipefail; {shlex.join([*command, '--name', name])} {options}"
     done = subprocess.run(["bash", "-c", script], stderr=subprocess.PIPE, check=False)
     assert done.returncode == 0, done.stderr
+    assert rows_on(sandbox, name).num_rows == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_interrupted(
+    publish: Publish, sandbox: Sandbox, elsewhere: Path, name: str, number: signal.Signals
+):
+    """Prevents: an ended container or Ctrl-C that leaves files of the size of the data source
+    behind, says nothing, or passes for a publish that ended well."""
+    (elsewhere / "a.csv").write_text("id\n1\n", "utf-8")
+    scratch, args = elsewhere / "tmp", ["a.csv", "--name", name]
+    scratch.mkdir()
+    command = [str(Path(sys.executable).with_name("tableau-pipeline")), "publish", *args]
+    with (
+        sandbox.armed(HoldJobs()),
+        subprocess.Popen(
+            command,
+            env={**os.environ, "TMPDIR": str(scratch)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stderr
+        while "running as job" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "The command was interrupted" in errors
+    assert [*scratch.glob("*/work/*")] == []
+    records = [*(elsewhere.parent / "home").rglob("journal/**/[0-9]*.json")]
+    newest = json.loads(max(records).read_text("utf-8"))
+    assert "It was interrupted" in newest["history"]["failure"]["reason"]
+    again = publish(*args)
+    assert again.code == 0, again.text + again.errors
     assert rows_on(sandbox, name).num_rows == 1
 
 
