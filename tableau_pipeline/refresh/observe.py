@@ -204,7 +204,7 @@ class Observer:
             return replace(base, distrust=distrust, rows=self._counted(remote))
         base = replace(
             base,
-            rows=recovered.rows,
+            rows=self._rows(base, recovered, remote),
             left=recovered.left,
             checkpoint=checkpoint,
             move=self._declared_move(checkpoint, remote, project_id),
@@ -293,6 +293,14 @@ class Observer:
         warning = f"{sentence(unexplained.detail)}. It still holds what the last refresh left"
         self.log.warning("%s: %s", remote.name, warning)
         return replace(base, warnings=(*base.warnings, warning))
+
+    def _rows(
+        self, base: Base, recovered: Recovered, remote: RemoteDatasource
+    ) -> Mapping[str, int] | None:
+        """Return how many rows are published, even if another deployment has published since."""
+        owned = base.ownership
+        is_taken = owned and (owned.other_instance or owned.other_key)
+        return self._counted(remote) if is_taken else recovered.rows
 
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         # Count only if a guard needs the numbers, because counting may download the whole file.

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tableau_pipeline.core.declaration import Guard
+from tableau_pipeline.core.declaration import Guard, Reconcile
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.policies import Diff, Policy, ReplaceAll
 from tableau_pipeline.errors import RefusedError
@@ -24,7 +24,7 @@ from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline.refresh.saved_plan import SavedPlan
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import killed_before
-from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.models import airlines, flights
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline
 from tableau_pipeline_tests.refresh.support.proxies import At
 
@@ -415,6 +415,40 @@ def test_an_approved_change_of_columns(pipeline: Pipeline):
     given = approval(pipeline, kind=seen.kind, columns=columns, accept=(Accept.SCHEMA,))
     done = carry_out(pipeline, approval=given)
     assert str(done.checkpoint.accepted) == "schema by ann; approved by ann"
+    assert pipeline.wrong() == []
+
+
+@pytest.mark.slow
+def test_shrunk_tables_of_a_takeover(star: Pipeline):
+    """Prevents: a deployment that takes over a data source checks one of its tables alone, or
+    compares the rows of one table with those of another."""
+    star.declare(reconcile=Reconcile())
+    star.model("airlines", airlines(*(f"A{number}" for number in range(30)), "AA", "UA"))
+    star.model("flights", flights(100))
+    star.run()
+    other = replace(star, folder=star.folder / "elsewhere")
+    other.model("airlines", airlines())
+    for rows, lost in ((1, {"flights", "airlines"}), (100, {"airlines"})):
+        other.model("flights", flights(rows))
+        with pytest.raises(RefusedError) as caught:
+            other.run(Accept.TAKEOVER)
+        assert {each.table for each in caught.value.refusals} == lost
+    other.run(Accept.TAKEOVER, Accept.SHRINK)
+    assert other.wrong() == []
+
+
+@pytest.mark.slow
+def test_shrunk_since_another_deployment_published(pipeline: Pipeline):
+    """Prevents: a deployment that takes back a data source replaces 1,000 rows by 20 unasked, as
+    its own records are older than those rows."""
+    pipeline.declare(reconcile=Reconcile())
+    published(pipeline, guard=Guard())
+    other = replace(pipeline, folder=pipeline.folder / "elsewhere")
+    other.model("flights", flights(1000))
+    other.run(Accept.TAKEOVER)
+    found = look(pipeline, Accept.TAKEOVER)
+    assert "20 rows where 1,000 are published" in found.reason
+    assert carry_out(pipeline, accept=frozenset({Accept.TAKEOVER, Accept.SHRINK}))
     assert pipeline.wrong() == []
 
 
