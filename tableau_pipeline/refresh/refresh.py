@@ -268,8 +268,13 @@ def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Plan
             planned, planner.options, declaration=declaration, digest=setup.declaration_digest
         )
         planned = entitled(planned, declaration.entitlements, planner.site)
-    if planner.options.to and isinstance(planned.plan, Refuse):
-        planned = replace(planned, plan=Refuse((*map(_of_a_rollback, planned.plan.refusals),)))
+    return _advised(planned, planner.options)
+
+
+def _advised(planned: Planned, options: Options) -> Planned:
+    """Return a plan whose refusal, if it is one, has advice that helps."""
+    if options.to and isinstance(planned.plan, Refuse):
+        return replace(planned, plan=Refuse((*map(_of_a_rollback, planned.plan.refusals),)))
     return planned
 
 
@@ -357,7 +362,7 @@ class _Phases:
         if self.sender.accepted and doubt and doubt.code is not Doubt.FAILED:
             # Check no limits again: the first attempt was within the limits, and this attempt only
             # repairs it.
-            planned = self.planner.plan(recovered)
+            planned = _advised(self.planner.plan(recovered), self.planner.options)
         else:
             planned = _within_limits(self.setup, self.planner, recovered)
         self.sender.late = planned.base.late

@@ -13,15 +13,16 @@ from tableau_pipeline.core.declaration import Retain
 from tableau_pipeline.core.fields import FieldMetadata
 from tableau_pipeline.core.hold import Hold, end_hold, hold_of, put_hold
 from tableau_pipeline.core.policies import Append, Diff, Partitions, Policy, ReplaceAll
-from tableau_pipeline.errors import HeldError, RefusedError
+from tableau_pipeline.errors import HeldError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Accept, accepts_of
 from tableau_pipeline.refresh.refresh import rollback
 from tableau_pipeline.refresh.report import Refreshed
 from tableau_pipeline_tests.refresh.support import other_users
 from tableau_pipeline_tests.refresh.support.crashes import Crashing, CrashPoint, KilledError
 from tableau_pipeline_tests.refresh.support.models import flights
+from tableau_pipeline_tests.refresh.support.other_users import ADMIN
 from tableau_pipeline_tests.refresh.support.pipeline import Pipeline, published_rows
-from tableau_pipeline_tests.refresh.support.proxies import At
+from tableau_pipeline_tests.refresh.support.proxies import At, Proxy
 from tableau_pipeline_tests.refresh.support.shipping import refused
 from tableau_pipeline_tests.refresh.test_partitions_and_windows import LAX, NOON, visits
 
@@ -295,3 +296,24 @@ def test_work_that_a_rollback_would_drop(pipeline: Pipeline):
     pipeline.run(Accept.OVERWRITE, full=True)
     back(pipeline, 1)
     assert rows(pipeline).num_rows == 5
+
+
+@pytest.mark.slow
+def test_work_that_appears_while_it_goes_back(pipeline: Pipeline):
+    """Prevents: the same advice, where another user has published columns while the rollback took
+    effect, so that its second attempt is refused."""
+    pipeline.policy(Diff(("flight_id",)), guard=LAX)
+    published(pipeline, 5)
+    published(pipeline, 9)
+
+    class Meddled(Proxy):
+        is_over = False
+
+        def after(self, name: str, answer: object) -> None:
+            if name == "job" and getattr(answer, "outcome", None) and not self.is_over:
+                self.is_over = True
+                other_users.publishes(pipeline, flights(9, gate=flights(9)["delay"]), user=ADMIN)
+
+    parts = ("The update took effect", "An overwrite drops", "then roll back")
+    error = refused(lambda: back(pipeline, 1, around_server=Meddled), *parts, error=RefreshError)
+    assert "Run again with" not in str(error)
