@@ -101,10 +101,7 @@ def check_outcome(history: Any, refresh: Refresh, start: Start, outcome: Outcome
     match outcome:
         case RefusedError():
             took_effect = any(request.took_effect for request in refresh.requests)
-            # If a user interferes with an update, the publish that repairs the update may be
-            # refused.
-            may_be_refused = not took_effect or refresh.users_acted
-            require(may_be_refused, f"refused, but it has sent something: {outcome}")
+            require(not took_effect, f"refused, but it has sent something: {outcome}")
             untrue = refusals.untrue_lines(history, refresh, str(outcome), tags=start.tags)
             require(not untrue, f"refused, but this is not true: {untrue}")
         case Planned(plan=Refuse() as plan):
