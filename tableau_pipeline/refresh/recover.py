@@ -10,12 +10,11 @@ request of an open intent:
   was cancelled or failed, the data source is unchanged. After a cancelled job, the refresh plans
   the change again. After a failed job, the refresh publishes in full, as the same update would
   probably fail again.
-* If no id is known, an update succeeded if the server has the rows of the update. Otherwise,
-  the refresh sends nothing while the job of the lost request may still run. If the server lists
-  jobs, `recover` looks for the job as long as a gateway may still hold the request, and waits for
-  the end of the job. If the server does not list jobs,
-  `recover` raises an error until the time limits of jobs have passed. After the limits, the rows on
-  the server count as unknown.
+* If no id is known, an update succeeded if the server has the rows of the update. Otherwise, the
+  refresh sends nothing while the job of the lost request may still run. If the server lists jobs,
+  `recover` looks for the job as long as a gateway may still hold the request, and waits for the end
+  of the job. If the server does not list jobs, `recover` raises an error until the time limits of
+  jobs have passed. After the limits, the rows on the server count as unknown.
 """
 
 from datetime import timedelta

@@ -158,9 +158,9 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
             return _refresh(phases)
         except RefusedError:
             # Keep the hold in two cases. It may belong to a later rollback, which has overtaken
-            # this one. Or the server may have accepted a first attempt, before the second attempt
-            # was refused.
-            if not (phases.claim.may_be_overtaken() or phases.sender.accepted):
+            # this one. Or a first attempt may have changed something, before the second attempt was
+            # refused.
+            if not (phases.claim.may_be_overtaken() or phases.sender.done):
                 if before:
                     put_hold(place, key, before)
                 else:
