@@ -1,4 +1,4 @@
-"""One test for each private name of Dagster that we use: an upgrade shows what it breaks."""
+"""One test for each private name of Dagster that we use, to see what an upgrade breaks."""
 
 import logging
 import sys
@@ -133,7 +133,7 @@ def test_location_of_a_step(instance: dg.DagsterInstance):
     config = {"execution": {"config": {"in_process": {}}}}
     seen.clear()
     assert dg.execute_job(job, instance, run_config=config).success
-    # The job has loaded this module a second time.
+    # The job has loaded this module a second time, and has filled the list of that copy.
     import tableau_pipeline_tests.test_dagster_internals as loaded
 
     location = internals.location_of(loaded.seen[0])
@@ -327,7 +327,7 @@ def test_validation():
 
 
 def test_who_launched_a_run():
-    # Dagster+ sets this tag, and its code is not public.
+    # Dagster+ sets this tag. Its code is not public, so this test can check only the name.
     assert internals.USER_TAG == "user"
 
 

@@ -1,4 +1,7 @@
-"""Claims and their fence: only one refresh of a data source at a time may send."""
+"""Claims: only the refresh that has the claim of a data source may send requests for it.
+
+A refresh that has lost its claim to a newer refresh is called overtaken.
+"""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -43,7 +46,7 @@ def nothing(*_: object) -> None:
 
 
 def journal_of(run: str, others: SimulatedJournal | None = None) -> SimulatedJournal:
-    """Return the journal as a run sees it; `others` is a journal with the same records."""
+    """Return the journal for a run; if `others` is given, both journals share their records."""
     if others:
         stored = others.refresh.journal
     else:
@@ -63,7 +66,10 @@ def append(journal: SimulatedJournal, record: Record) -> None:
 def claim(
     journal: SimulatedJournal, *, timeout: float = 60, asleep: Callable[[], None] = nothing
 ) -> AbstractContextManager[HeldClaim]:
-    """Claim the data source; call `asleep` instead of sleeping while another claim is open."""
+    """Return a context manager that claims the data source.
+
+    While another claim is open, it calls `asleep` instead of sleeping.
+    """
     return claimed(journal, what="sales", timeout=timeout, sleep=lambda _: asleep(), log=LOG)
 
 
@@ -174,7 +180,7 @@ class Zombie:
         return refresh(self._setup(run), Options())
 
     def stops(self, call: str, happens: Callable[[], object], why: str, **at: Any) -> None:
-        """Let run "one" refresh, call `happens` at this call of its server, and expect an error."""
+        """Refresh as run "one"; call `happens` at the server's method `call`; expect an error."""
         setup = self._setup("one", around_server=lambda server: At(server, call, happens, **at))
         with pytest.raises((OvertakenError, UnreachableError), match=why):
             refresh(replace(setup, sleep=nothing), Options())
@@ -188,7 +194,7 @@ class Zombie:
 @pytest.mark.few_variants(1)
 @pytest.mark.parametrize("stop", ["overtaken", "no network"])
 def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pipeline], stop: str):
-    """Prevents: a run waits for hours for a request that the run before has never sent."""
+    """Prevents: a run waits for hours for a request that an earlier run has never sent."""
     pipeline = new_pipeline(user=ANN, on={"job_access": "own-jobs"})
     zombie = Zombie(pipeline)
     zombie.run("zero")
@@ -208,7 +214,7 @@ def test_what_was_not_sent_holds_off_no_later_run(new_pipeline: Callable[..., Pi
 
 @pytest.mark.slow
 def test_wiped_while_the_first_publish_is_sent(pipeline: Pipeline):
-    """Prevents: a guard counts no published rows, because a wipe has removed their records."""
+    """Prevents: after a wipe of the records, a guard allows the loss of published rows."""
     zombie = Zombie(pipeline)
     wipe = zombie.journal.refresh.journal.wipe
     zombie.stops("publish", wipe, r"removed its records\..* during its publish")

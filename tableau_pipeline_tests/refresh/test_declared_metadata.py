@@ -134,7 +134,7 @@ def test_policies_of_conflicts(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["keep", "refuse"])
 def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConflict):
-    """Prevents: a check warns every night of a caption that users have accepted."""
+    """Prevents: refreshes warn every night of a caption that a user has accepted."""
     captions(pipeline, delay="Delay")
     pipeline.run()
     other_users.captions_a_column(pipeline, "delay", "Lateness")
@@ -154,7 +154,7 @@ def test_what_a_person_captioned_is_accepted(pipeline: Pipeline, policy: OnConfl
 
 
 def test_a_format_that_its_column_cannot_have(pipeline: Pipeline):
-    """Prevents: a text gets a number format, which Tableau ignores without a message."""
+    """Prevents: a column of texts gets a number format, which Tableau silently ignores."""
     (table,) = pipeline.declaration.tables
     pipeline.policy(table.policy, fields=(FieldMetadata("carrier", format="0.0%"),))
     refused(pipeline.run, "The format of carrier: 'p0.0%' is a number format, and the values are")
@@ -206,7 +206,7 @@ def test_adoption_merges(pipeline: Pipeline, *, others: bool):
 
 
 def test_a_server_without_mode_replace(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: where a server does not know publish mode Replace, no full publish succeeds."""
+    """Prevents: full publishes fail on a server that does not know the publish mode Replace."""
     pipeline = new_pipeline(on={"replace": "refused"})
     pipeline.run()
     other_users.adds_a_calculated_field(pipeline)
@@ -239,7 +239,7 @@ FOLDERS = (
 
 
 class Upgrading(Proxy):
-    """A server whose metadata have the form of an old product until the first publish."""
+    """A server that returns metadata in an old form of Tableau's until the first publish."""
 
     is_old = True
 
@@ -382,7 +382,8 @@ def test_a_publish_that_misses_its_data_source(pipeline: Pipeline, nth: int):
     if nth == 1:
         pipeline.run()
     captions(pipeline, delay="Delay")
-    # The formula calls USERNAME(), and a refresh checks that its publish has kept such formulas.
+    # A refresh checks that its publish has kept formulas that call USERNAME(). The rename must not
+    # make this check fail.
     pipeline.declare(calculations=(Calculation("Mine", formula="[carrier] = USERNAME()"),))
     new_name = f"{pipeline.name} of Ann"
 

@@ -143,7 +143,7 @@ def test_composite_keys(pipeline: Pipeline, names: tuple[str, str]):
 def test_feed_whose_keys_are_of_another_type(
     pipeline: Pipeline, keys: list[object], type_: pa.DataType
 ):
-    """Prevents: a refresh fails in hyperd, because the feed stores keys in another type."""
+    """Prevents: a refresh fails in hyperd, as a feed of changed keys has keys of another type."""
     pipeline.feed("feed", table([], id=type_))
     publish(pipeline, ROWS, Diff(("id",), Feed("feed", (("id", "id"),))))
     pipeline.feed("feed", table([(key,) for key in keys], id=type_))
@@ -163,7 +163,7 @@ UNFIT = [
 
 @pytest.mark.slow
 def test_rows_that_nothing_identifies(pipeline: Pipeline):
-    """Prevents: an update deletes the wrong row of two, or never updates a row without a key."""
+    """Prevents: of two rows, an update deletes the wrong one, or never updates one with no key."""
     publish(pipeline, ROWS, BY_ID)
     sent = pipeline.journal.all_intents()
     for policy, rows, phrases in UNFIT:

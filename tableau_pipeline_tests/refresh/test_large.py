@@ -162,7 +162,7 @@ def test_no_number_of_slices_is_enough():
 
 
 def test_a_refresh_without_enough_memory_to_compare(pipeline: Pipeline):
-    """Prevents: a refresh lacks memory, and fails or sends the whole table without a reason."""
+    """Prevents: a refresh that lacks memory fails, or sends the whole table and gives no reason."""
     pipeline.policy(Diff(("flight_id",)))
     pipeline.run()
     with Hyperd(memory=256 * MB, telemetry=False) as hyper:

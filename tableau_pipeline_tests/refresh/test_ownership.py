@@ -39,7 +39,7 @@ def luid_of(pipeline: Pipeline) -> str:
 
 
 def tags(pipeline: Pipeline) -> set[str]:
-    """Return the two tags that mark the data sources of this deployment."""
+    """Return the tags that a refresh sets: one for the key, and one for the deployment."""
     return {pipeline.declaration.tag, f"{INSTANCE_TAG_PREFIX}{pipeline.journal.instance}"}
 
 
@@ -149,7 +149,7 @@ def test_another_url_of_the_same_server(pipeline: Pipeline):
 
 
 def test_rename_and_move_are_part_of_the_plan(pipeline: Pipeline):
-    """Prevents: a report says "no change" after a rename, or a rename of case only fails."""
+    """Prevents: a report says "no change" after a rename, or a rename that changes case fails."""
     pipeline.run()
     old, luid = pipeline.name, luid_of(pipeline)
     pipeline.declare(name=f"{old} better", project=f"Shop {luid}", create_project=True)
@@ -311,9 +311,10 @@ def saved(pipeline: Pipeline) -> list[Path]:
 
 
 def adopting(pipeline: Pipeline, rows: pa.Table | None = None) -> str:
-    """Publish a data source of another user, with a calculated field; declare its adoption.
+    """Publish a data source as another user, with a calculated field, and declare its adoption.
 
-    Return its LUID.
+    Returns:
+        the LUID of the data source.
     """
     hers = other_users.publishes(pipeline, flights(5) if rows is None else rows)
     other_users.adds_a_calculated_field(pipeline)

@@ -47,7 +47,7 @@ def moment(instant: datetime, kind: str, zone: str = "UTC") -> Any:
 
 
 def at(key: str, *hours: float, zone: str = PARIS, kind: str = "timestamp_ntz") -> pa.Table:
-    """Return rows of a day; `hours` is the time that has really passed since the day began."""
+    """Return one row of a day for each of `hours`, the hours that have passed since it began."""
     start = day(key, zone=zone).start.astimezone(UTC)
     rows = [(moment(start + timedelta(hours=hour), kind, zone), hour) for hour in hours]
     return table(rows, at=TYPES[kind], hour=pa.float64())
@@ -113,7 +113,7 @@ def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
         (pa.int32(), lambda key: int(key.replace("-", "")), True),
         (pa.int64(), lambda key: int(key.replace("-", "")), True),
         (pa.string(), lambda key: key, True),
-        # The values of the following rows cannot be days.
+        # In the next cases, the values are not whole days, so an update is not possible.
         (pa.int32(), lambda key: int(key[-2:]), False),
         (pa.float64(), lambda key: float(key.replace("-", "")), False),
         (pa.bool_(), lambda key: key.endswith("1"), False),
@@ -220,7 +220,7 @@ def test_window_over_a_model_that_stands_still(pipeline: Pipeline, policy: Polic
     "type_", [pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")], ids=str
 )
 def test_window_that_begins_before_the_first_year(pipeline: Pipeline, type_: pa.DataType):
-    """Prevents: a window that counts back from old dates fails, because its cutoff is before 1."""
+    """Prevents: a window over old dates fails, because it begins before the year 1."""
     pipeline.policy(Diff(("flight_id",)), retain=Retain("day", 400_000, "max"), guard=LAX)
     for count in (2, 3):
         days = pa.array([datetime(100 + number, 1, 1, tzinfo=UTC) for number in range(count)])
@@ -260,7 +260,7 @@ def test_partitions_that_differ_in_their_columns(pipeline: Pipeline):
     assert (pipeline.sessions, pipeline.extract_files()) == (0, [])
 
 
-# A row has an id, an age in days and a word. There are few ids, so some ids repeat.
+# A row has an id, an age in days (None: no date) and a word.
 Row = tuple[int, int | None, str]
 
 

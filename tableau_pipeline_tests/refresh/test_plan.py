@@ -55,7 +55,7 @@ SCHEMAS = [
     ("publish", WIDER, NEW),
     ("publish", NARROWER, "publish (overwrite): full publish: flights.delay is gone (int)"),
     ("publish", LONGER, "publish (overwrite): full publish: flights.delay was int and is bigint"),
-    # Users do not see the order of columns.
+    # Users do not see the order of columns, so no policy refuses another order.
     (
         "refuse",
         flights().select(["delay", "carrier", "flight_id"]),
@@ -189,7 +189,7 @@ GUARDS = [
     (1, Guard(min_rows=2, max_shrink=1), "fewer than guard.min_rows (2)"),
     (50, Guard(), "50 rows where 100 are published: a loss of 50%, and guard.max_shrink is 50%"),
     (51, Guard(), None),
-    # In floating point, 0.29 * 100 is less than 29.
+    # In floating point, 0.29 * 100 is less than 29. The guard must still allow a loss of 28 rows.
     (72, Guard(max_shrink=0.29), None),
     (71, Guard(max_shrink=0.29), "a loss of 29%, and guard.max_shrink is 29%"),
     (99, Guard(max_shrink=0), "a loss of 1%, and guard.max_shrink is 0%"),
@@ -233,7 +233,7 @@ def shrinks(pipeline: Pipeline, *parts: str) -> None:
 
 @pytest.mark.slow
 def test_shrunk_against_what_is_adopted(pipeline: Pipeline):
-    """Prevents: an adoption replaces many rows of another user by few rows, without consent."""
+    """Prevents: an adoption replaces many rows of another user with few rows, without consent."""
     other_users.publishes(pipeline, flights(100))
     pipeline.declare(adopt=True)
     shrinks(pipeline, "1 rows where 100 are published")
@@ -257,7 +257,7 @@ UNREADABLE = Reconcile(max_mb=1e-6, by="download")
     ],
 )
 def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile, parts: list[str]):
-    """Prevents: without records, a refresh replaces many rows by one row, without consent."""
+    """Prevents: without records, a refresh replaces many rows with one row, without consent."""
     pipeline.declare(reconcile=rule)
     pipeline.run()
     pipeline.journal.forget()
@@ -265,7 +265,7 @@ def test_shrunk_since_the_records_were_lost(pipeline: Pipeline, rule: Reconcile,
 
 
 def test_shrunk_where_the_server_tells_sizes_in_lists_alone(pipeline: Pipeline):
-    """Prevents: without records, a guard cannot count rows if only lists show file sizes."""
+    """Prevents: a guard cannot count rows if only the server's lists show the sizes of files."""
 
     class Server(Proxy):
         def find_by_luid(self, luid: str) -> Any:

@@ -141,9 +141,9 @@ def watched(
     """Refresh; return the report and the requests that read rows from the server.
 
     Args:
-        sql: changes the rows before the server counts them.
-        lacking: how many rows the server leaves out, like a filter or a cache.
-        times: how many counts leave rows out.
+        sql: a statement that changes the rows before the server counts them.
+        lacking: how many rows are missing in a count, as with a filter or a cache.
+        times: in how many counts these rows are missing.
     """
     asked: list[str] = []
 

@@ -54,7 +54,7 @@ def test_publish_false_builds_the_file_without_a_server(star: Pipeline):
 
 @pytest.fixture
 def path() -> str:
-    """Return a path of projects that do not exist."""
+    """Return the path of a project; neither the project nor its parents exist."""
     return f"Aviation {uuid4().hex[:6]}/Curated/2013"
 
 
@@ -115,7 +115,7 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCa
     fixed, queries, for_a_look, records = (row for row in rows if "update" in row)
     pipeline.policy(Diff(("flight_id",)))
     pipeline.declare(reconcile=Reconcile())
-    # The first publish and the first update also learn how the site lists their jobs.
+    # The first publish and the first update send more requests: they learn how the site lists jobs.
     for rows in (6, 7, 8):
         pipeline.model("flights", flights(rows))
         pipeline.run()
@@ -126,7 +126,7 @@ def test_requests_are_those_of_the_page(pipeline: Pipeline, caplog: pytest.LogCa
         assert pipeline.run(full=what == "publish").decision == decision
         asked = [str(each.args[1]) for each in caplog.records if each.name == log and each.args]
         at_job = [number for number, path in enumerate(asked) if "/jobs/" in path]
-        # A refresh asks for the job, and in turn for the data source while the job is queued.
+        # While its job is queued, a refresh asks for the job and for the data source in turn.
         looks = at_job[-1] - at_job[0] + 1 if at_job else 0
         between = asked[at_job[0] : at_job[-1]] if at_job else []
         assert all(re.search(r"/(jobs|datasources)/[^/]+$", path) for path in between), between

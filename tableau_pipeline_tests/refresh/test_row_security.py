@@ -66,7 +66,7 @@ def test_every_publish_brings_the_filter(pipeline: Pipeline, accept: list[Accept
         change()
         before = revisions(pipeline, luid)
         report = pipeline.run(*accept, full=True)
-        # After the first of two requests, the data source would have no filter.
+        # Each publish is a single request: between two, the data source would have no filter.
         assert revisions(pipeline, luid) == before + 1
         assert report.decision == "publish (overwrite)"
         assert filters(pipeline) == BOTH
@@ -367,7 +367,7 @@ def test_a_plan_that_asks_no_server(pipeline: Pipeline, are_recorded: bool):
         assert not isinstance(plan(pipeline.refresh(), options, offline=True).plan, Refuse)
 
 
-# A table of entitlements: the filter reads who may see which rows.
+# Tables of entitlements, which tell the filter who may see which rows.
 
 
 ACCESS = pa.table({"user_name": ["ann", "bob"], "carrier": ["AA", "UA"]})

@@ -317,7 +317,7 @@ def history_of(*records: Record) -> History:
 
 @pytest.mark.parametrize("outcome", [None, *Outcome], ids=str)
 def test_versions_that_may_be_published(outcome: Outcome | None):
-    """Prevents: a collection deletes a version that the server may hold and that updates need."""
+    """Prevents: the removal of old snapshots deletes a version that the next update needs."""
     claim = Claim(refresh=1, owner=Owner(run_id="run 1"))
     base = ClaimRelease(refresh=1, claim=claim.id, checkpoint=left(1, orders=1, items=1))
     history = history_of(claim, base, intent(2, outcome=outcome))
@@ -430,7 +430,7 @@ def publishes(pipeline: Pipeline) -> Callable[[], object]:
 def test_another_user_publishes_meanwhile(
     new_pipeline: Callable[..., Pipeline], before: Before, moment: str, on: dict[str, Any]
 ):
-    """Prevents: another user publishes during a refresh, and later refreshes keep these rows."""
+    """Prevents: another user publishes during a refresh, and later refreshes keep their rows."""
     pipeline = new_pipeline(on=on, reconcile=None)
     before(pipeline)
     assert isinstance(meddled(pipeline, moment, publishes(pipeline)).plan, Publish)
@@ -478,7 +478,8 @@ def test_what_was_seen_meanwhile_is_remembered(new_pipeline: Callable[..., Pipel
             if not looks:
                 publishes(pipeline)()
             if len(looks) == 1:
-                # Time stamps have whole seconds, and the server may add a second.
+                # Our job needs a later time stamp than the other user's publish. Time stamps have
+                # whole seconds, and may be a second ahead.
                 pipeline.sandbox.advance(3)
                 held.close()
             looks.append(luid)
@@ -512,11 +513,11 @@ def send(eyes: TableauSite, tmp_path: Path) -> Callable[[], str]:
 
 
 class Waiting(Proxy):
-    """A site and its jobs; a wait moves the clock of the server.
+    """A site on which a wait for a job moves the sandbox's clock instead of sleeping.
 
     Attributes:
-        looks: the seconds at which the server was asked for a job.
-        slept: the total seconds of sleep.
+        looks: for each request for a job, the seconds of simulated sleep before the request.
+        slept: the total seconds of simulated sleep.
     """
 
     def __init__(self, sandbox: Sandbox, site: TableauSite) -> None:

@@ -1,4 +1,4 @@
-"""Sites with documented, observed or limited behaviour: every refresh ends."""
+"""Refreshes on sites that behave as documented, in other observed ways, or with limits."""
 
 import logging
 from collections.abc import Callable
@@ -155,7 +155,8 @@ def test_jobs_for_administrators_only(
         report = changes(pipeline, 9)
     assert caplog.text.count("This user may not ask for jobs of the server") == 1
     assert "signing in again" not in caplog.text, "the session is alive"
-    # Until an update has moved a time stamp on this site, the end of an update is unknown.
+    # This user sees the end of an update only by a time stamp. Until an update has moved a time
+    # stamp on this site, a refresh publishes the file instead.
     assert report.decision == "publish (replace)"
     assert "this user may not ask for jobs" in str(report.plan and report.plan.reason)
     assert_at_rest_with(pipeline, "this user")
@@ -191,7 +192,7 @@ def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
         with pytest.raises(KilledError):
             pipeline.run(around={"sleep": killed_while_it_waits})
         assert [each.outcome for each in pipeline.journal.intents()] == [None]
-        # The tag of a user moves the time stamp as well.
+        # A new tag moves the time stamp as well, which does not show that our job has ended.
         other_users.tags(pipeline, "urgent")
         too_early(pipeline)
     pipeline.sandbox.wait_until_idle()
@@ -203,10 +204,10 @@ def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
 
 @pytest.mark.slow
 def test_hidden_job_that_never_shows(new_pipeline: New):
-    """Prevents: a job that the user may not see fails, and each run waits for hours."""
+    """Prevents: each run waits for hours for a failed job, which its user may not see."""
     pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, **WHOLE)
     pipeline.run()
-    # Assume that an administrator's session has recorded this fact.
+    # Assume that an administrator's session has recorded that the site knows mode Replace.
     record_of(pipeline.eyes, pipeline.folder / "sites").learn(replaces=True)
     pipeline.model("flights", flights(9))
     with pipeline.sandbox.armed(FailJob()):
@@ -317,8 +318,8 @@ def test_time_stamp_that_may_be_another_users(new_pipeline: New):
 def test_publish_between_two_requests(new_pipeline: New, monkeypatch: pytest.MonkeyPatch):
     """Prevents: a refresh takes its own time stamp for another user's, and publishes twice.
 
-    The publish takes effect between the requests for the time stamp and for the revision. The clock
-    of the server's node is ahead.
+    The publish takes effect between the requests for the time stamp and for the revision. The time
+    stamps are ahead of the clock.
     """
     pipeline = new_pipeline(on={"job_access": "administrators"}, user=ANN, **WHOLE)
     pipeline.run()
@@ -377,7 +378,7 @@ def test_jobs_without_titles(new_pipeline: New):
         with pytest.raises(UnknownOutcomeError, match="nothing is sent before"):
             pipeline.run()
     pipeline.sandbox.wait_until_idle()
-    # The list has no unfinished job that could be ours.
+    # No listed job is unfinished, so the refresh may send its request.
     pipeline.run()
     assert_at_rest(pipeline)
 
@@ -473,7 +474,7 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
     assert "another user owns it" in str(report.plan and report.plan.reason)
     assert "PATCH" not in str([each.args for each in caplog.records])
     assert_at_rest_with(other, "owner")
-    # The owner changes, but the pipeline has not noticed the change.
+    # The owner changes, and the pipeline does not notice. After a week, it tries an update again.
     other_users.gives(pipeline, "ann")
     pipeline.model("flights", flights(11))
     next_week = datetime.now(UTC) + timedelta(days=8)
@@ -483,7 +484,7 @@ def test_updates_for_owners_only(new_pipeline: New, caplog: pytest.LogCaptureFix
 
 @pytest.mark.slow
 def test_several_tables_in_a_bare_file(new_pipeline: New):
-    """Prevents: a server refuses a bare file of several tables, so no star can be published."""
+    """Prevents: a server refuses a .hyper file of several tables, so no star can be published."""
     on = {"several_tables": "refused"}
     star = new_pipeline(on=on, tables=("flights", "airlines"), relationships=STAR)
     star.model("airlines", airlines())
@@ -524,7 +525,7 @@ def test_update_without_an_answer_where_no_jobs_are_listed(new_pipeline: New):
     pipeline.sandbox.wait_until_idle()
     assert pipeline.run().decision == "no change"
     assert_at_rest(pipeline)
-    # A queued update does not show on the data source yet.
+    # A queued update does not show on the data source yet, so the next refresh must wait.
     drop = Drop(**PATCH, when="after")
     with pipeline.sandbox.armed(HoldJobs()), pipeline.sandbox.armed(drop):
         with pytest.raises(RefreshError):
@@ -561,7 +562,7 @@ def test_another_release_of_the_server(new_pipeline: New):
 
 @pytest.mark.parametrize(("code", "lacks_right"), [("403004", True), ("404008", False)])
 def test_why_an_update_is_refused(code: str, *, lacks_right: bool):
-    """Prevents: one refused extract makes refreshes send all data sources of others in full."""
+    """Prevents: after one refused update, refreshes send all data sources of others in full."""
     error = TSC.ServerResponseError(code, "Refused", "It is not possible")
     refused = update_refused(error, "a1b2", lambda text: text)
     assert isinstance(refused, NoUpdatesError)

@@ -66,7 +66,7 @@ def test_instants(pipeline: Pipeline, zone: Any, policy: Policy, more: dict):
 
 @pytest.mark.slow
 def test_floats_are_kept_when_asked(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: 32-bit floats change their values, or their file has the wrong version."""
+    """Prevents: 32-bit floats change their values, or the .hyper file has the wrong version."""
     pipeline = new_pipeline(floats="real")
     pipeline.policy(Diff(("flight_id",)))
     for count in (8, 9):
@@ -98,7 +98,7 @@ def test_a_file_too_new_for_its_readers(
 
 
 def _text(data: bytes) -> pa.Array:
-    """Return a text of these bytes, valid or not."""
+    """Return a column with one text of these bytes, which need not be valid UTF-8."""
     offsets = pa.py_buffer(struct.pack("<ii", 0, len(data)))
     return pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(data)])
 

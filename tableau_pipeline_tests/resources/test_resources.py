@@ -50,7 +50,7 @@ def failed(error: Exception, *, step: str | None = None) -> dg.Failure:
 
 
 def test_the_message_is_that_of_the_error():
-    """Prevents: a page of our own code hides the cause of a failure."""
+    """Prevents: a long stack trace of our own code hides the cause of a failure."""
     failure = failed(RefusedError("The key must identify every row"), step="shop_orders")
     assert failure.description == "The key must identify every row"
     assert failure.__cause__ is None

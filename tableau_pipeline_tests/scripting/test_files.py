@@ -114,7 +114,7 @@ def test_a_file_after_an_upgrade(
 def test_a_file_that_did_not_change_at_an_upgrade(
     spark: SparkSession, sandbox: Sandbox, folder: Path
 ):
-    """Prevents: after an upgrade, a refresh sends all rows although a key shows no change."""
+    """Prevents: after an upgrade, a refresh sends all rows although no row has changed."""
     path = lines(folder / "a.csv", BEFORE)
     name = f"Same {uuid4().hex[:8]}"
     publication = FilePublication(paths=(str(path),), name=name, key=("id",))

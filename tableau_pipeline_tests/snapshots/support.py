@@ -140,7 +140,7 @@ def commit(
     rows: int = 1,
     columns: tuple[Column, ...] = COLUMNS,
 ) -> Snapshot:
-    """Commit a version with these partitions, or without partitions; the files have no rows."""
+    """Commit a version, with partitions if any are given; its files are no real Parquet files."""
     parts = written(store, partitions or (None,), asset_key=asset_key, rows=rows)
 
     return commit_parts(

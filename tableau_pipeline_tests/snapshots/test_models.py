@@ -375,7 +375,7 @@ DAYS = {
 
 @pytest.fixture
 def objects(tmp_path: Path) -> SnapshotStore:
-    """Return an empty store of objects; the library keeps the objects in a folder."""
+    """Return an empty store that uses the library for object stores, but keeps objects on disk."""
     root = tmp_path / "objects"
     root.mkdir()
     return SnapshotStore(ObjectStorage(root.as_uri(), LocalCopies(tmp_path / "copies", 10**9)))
@@ -394,7 +394,7 @@ def by_day(frame: DataFrame, store: SnapshotStore) -> Snapshot:
 @pytest.mark.slow
 def test_every_type_survives(spark: SparkSession, objects: SnapshotStore, tmp_path: Path):
     """Prevents: a model has other values, types or fingerprints in an object store."""
-    # In Python, Arrow has no intervals of years and months.
+    # Leave out intervals of years and months, which Arrow does not have in Python.
     values = [value for value in [*TYPES, *ODD_NAMES] if "year to month" not in value]
     columns = [f"{value} AS `odd ``name, x.y {number}`" for number, value in enumerate(values)]
     nulls = ["NULL"] * len(values)

@@ -41,7 +41,7 @@ def daily(first: str, number: int, zone: ZoneInfo = PARIS) -> dict[str, Span]:
             "TIMESTAMP_NTZ",
             ["2026-03-28 23:59:59.999999", "2026-03-29 00:00:00", "2026-03-29 23:59:00"],
         ),
-        # Instants: Paris is one hour ahead of UTC on the 28th, and two hours late on the 29th.
+        # Instants: Paris is an hour ahead of UTC on the 28th, and two hours at the end of the 29th.
         (
             "TIMESTAMP",
             ["2026-03-28 22:59:59.999999Z", "2026-03-28 23:00:00Z", "2026-03-29 21:59:00Z"],
@@ -85,7 +85,7 @@ def test_hours(spark: SparkSession, tmp_path: Path, zone: str, day: str):
 
 @pytest.mark.slow
 def test_the_lookup_of_three_years_of_hours():
-    """Prevents: the lookup of three years of hours takes a row of memory for each minute."""
+    """Prevents: the lookup table of three years of hours has a row for each minute."""
     hours = dg.HourlyPartitionsDefinition("2023-01-01-00:00", timezone="Europe/Paris")
     keys = hours.get_partition_keys(current_time=datetime(2026, 1, 1, tzinfo=UTC))
     windows = hours.time_windows_for_partition_keys(frozenset(keys), validate=False)
@@ -262,7 +262,7 @@ def test_three_years_of_hours():
     assert len(parts) > 26_000
 
 
-# Dagster warns about this parameter, which it has had for years.
+# Dagster warns that this parameter is in beta, although Dagster has had it for years.
 pytestmark = pytest.mark.filterwarnings("ignore:Parameter `backfill_policy`")
 
 JANUARY = dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-02-01", timezone="Europe/Paris")

@@ -46,7 +46,7 @@ ROWS: list[tuple[str, list[Any]]] = [
     ("a array<binary>", [([b"\xff"],), ([b"\xfe"],), ([b""],)]),
     ("a double, b boolean", [(1.0, True), (1.0, False), (-1.0, True), (None, True)]),
 ]
-# SQL expressions of one type, whose values all differ.
+# Lists of SQL expressions. All expressions of a list have one type, and their values differ.
 VALUES = [
     # A collation takes these texts for equal, but their characters differ.
     ["'a' COLLATE utf8_lcase", "'A' COLLATE utf8_lcase"],
@@ -112,8 +112,8 @@ def test_a_column_may_have_any_name(name: str, spark: SparkSession) -> None:
 def test_equal_rows_have_equal_hashes(spark: SparkSession) -> None:
     """Prevents: the rows of an unchanged model get other hashes.
 
-    Hashes must not depend on the order of rows or on partitions. Spark may use generated code or
-    interpretation, and rows of its own or of Parquet.
+    Hashes must not depend on the order of rows, on partitions, or on whether Spark generates code
+    for a query or interprets it.
     """
     frame = spark.sql(
         "SELECT id % 5 AS i, array(id % 5) AS a, map('k', id % 5) AS m, named_struct('f', id % 5,"

@@ -74,7 +74,14 @@ print("\\n" + json.dumps(answer))
 def ask(
     users: Mapping[str, str], folder: Path, *unshare: str, host: str = "", **given: Any
 ) -> dict[str, Any]:
-    """Start a session in a new process, with this `spark-defaults.conf`; return its properties."""
+    """Start a session in a new process, and return its properties.
+
+    Args:
+        users: the settings in `spark-defaults.conf`.
+        unshare: a prefix for the command of the process.
+        host: the new host name of the process, if any.
+        given: the arguments of `spark_session`.
+    """
     lines = [f"{key} {value}" for key, value in users.items()]
     (folder / "spark-defaults.conf").write_text("\n".join(lines))
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
@@ -123,7 +130,7 @@ def test_settings_of_the_user_win(arguments: dict[str, Any], given: dict[str, st
     """Prevents: a session reads the user's spark-defaults.conf, but overrides its settings."""
     answer = ask(USERS, tmp_path, **arguments)
     wanted = {**USERS, "spark.driver.maxResultSize": "9m", **given, **ALWAYS}
-    # Spark puts its own options before the option of the user.
+    # Spark puts its own options before the option of the user, so look for it in Java's arguments.
     option = wanted.pop("spark.driver.extraJavaOptions")
     found = answer["settings"]
     assert {key: found.get(key) for key in wanted} == wanted
@@ -182,7 +189,7 @@ def test_spark_takes_its_classes_from_the_archive(tmp_path: Path) -> None:
     log = tmp_path / "classes.log"
     _python(_START, prefix, f"-Xlog:class+load:file={log}")
     spark = [line for line in log.read_text().splitlines() if "org.apache.spark" in line]
-    # Java generates the classes of lambdas in each process.
+    # Java generates the classes of lambdas in each process, so the archive does not have them.
     loaded = [line for line in spark if "Lambda" not in line]
     archived = [line for line in loaded if "shared objects file (top)" in line]
     assert len(archived) > 0.9 * len(loaded) > 0

@@ -1,4 +1,4 @@
-"""One test for each private name of Spark that we use: an upgrade shows what it breaks."""
+"""One test for each private name of Spark that we use, to see what an upgrade breaks."""
 
 import json
 import logging

@@ -331,7 +331,7 @@ def test_what_a_killed_write_left_goes(store: SnapshotStore):
     torn.touch()
     days_pass(store)
     (alive,) = written(store, ["feb"])
-    # Spark keeps unfinished files in folders of its own.
+    # Spark still writes to this folder, in `_temporary`, so the old file in it must stay.
     slow = store.folder("model").path / store.new_folder()
     (slow / "_temporary" / "0").mkdir(parents=True)
     (slow / "old").touch()
@@ -392,7 +392,7 @@ def test_everything_of_a_model_with_a_damaged_manifest_stays(store: SnapshotStor
 
 
 def test_one_listing_is_enough(tmp_path: Path):
-    """Prevents: a collection sends requests for each of many models after each data source."""
+    """Prevents: a collection of many models sends several requests for each model."""
     counting = CountingStorage(LocalStorage(tmp_path))
     store, models = SnapshotStore(counting), [f"model {number}" for number in range(20)]
     for model in models:
