@@ -17,8 +17,8 @@ HOST = "127.0.0.1"
 # The hosts of the workers. Spark runs a copy of a slow task only on a host with another name.
 _WORKERS = (HOST, "localhost")
 # Settings of a driver that uses both workers, each with one executor. The driver waits for both
-# executors only if it knows the number of its cores. The executors have one address, but may have
-# separate disks.
+# executors only if it knows the number of its cores. The executors share one address, but may have
+# separate disks, so none may read the disk of the other directly.
 DRIVER = f"""
 spark.cores.max                                    2
 spark.driver.host                                  {HOST}
@@ -101,7 +101,7 @@ def _daemon(
     variables: Mapping[str, str] = _NOTHING_ELSE,
     start: Sequence[str] = (),
 ) -> Generator[subprocess.Popen]:
-    """Run a program of Spark in its own folder; pip's pyspark has no start scripts."""
+    """Run a Spark daemon in its own folder; pip's pyspark lacks the scripts that start daemons."""
     (folder / "tmp").mkdir(parents=True)
     kept = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
     own = {"HOME": str(folder), "TMPDIR": str(folder / "tmp"), "SPARK_LOCAL_DIRS": str(folder)}

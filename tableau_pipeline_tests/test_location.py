@@ -1,4 +1,4 @@
-"""The code location that ships, and the folders of its data."""
+"""The code location that comes with the package, and the folders of its data."""
 
 import os
 import subprocess
@@ -144,7 +144,7 @@ def test_secrets_show_nowhere_in_the_configuration(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(autouse=True)
 def _no_data_dir(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the variables that the story of the demo may have set in this process."""
+    """Remove the variables that tests of the demo may have set in this process."""
     monkeypatch.delenv("PIPELINE_DATA_DIR", raising=False)
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
 

@@ -1,4 +1,4 @@
-"""The names of the package and of some subpackages that other projects may import."""
+"""The public names: other projects may import them from the package and some subpackages."""
 
 import ast
 import json
@@ -43,7 +43,7 @@ SUBPACKAGES = {
     "tableau_pipeline.scripting",
     "tableau_pipeline.scripting.spark",
 }
-# Places from which earlier pages imported public names; these imports must keep working.
+# Places from which earlier documentation imported public names. These imports must keep working.
 PLACES = {
     ("tableau_pipeline.components.loading", "load_definitions"),
     ("tableau_pipeline.core.snapshot", "Snapshot"),
@@ -90,7 +90,7 @@ def test_importing_it_loads_next_to_nothing():
 
 
 def test_pages_and_examples_import_what_is_public():
-    """Prevents: pages and examples use a name that the next release may move."""
+    """Prevents: the documentation or an example uses a name that the next release may move."""
     found = {*imports()}
     assert len(found) > 10
     public = {("tableau_pipeline", name) for name in NAMES} | PLACES
@@ -112,7 +112,7 @@ def exported(module: str) -> list[str]:
 
 
 def imports() -> Iterator[tuple[str, str]]:
-    """Yield the imports of the package in pages and examples, as (module, name)."""
+    """Yield the imports of the package in documentation and examples, as (module, name)."""
     for text in texts():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -134,7 +134,7 @@ def texts() -> Iterator[str]:
 
 
 def blocks(path: Path) -> Iterator[str]:
-    """Yield the import statements of a page, whose other code may be a fragment."""
+    """Yield the import statements of a page. Its other code may be a fragment, so leave it out."""
     lines = iter(path.read_text("utf-8").splitlines())
     for line in lines:
         if line.startswith(("from tableau_pipeline", "import tableau_pipeline")):

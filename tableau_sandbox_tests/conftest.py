@@ -49,7 +49,7 @@ def start_sandbox(
         return stack.enter_context(running_sandbox(tmp_path / "sandbox", **options))
 
     yield start
-    # uvicorn sleeps for 0.2 s before it ends.
+    # uvicorn sleeps for 0.2 s before it ends, so do not wait for its end.
     later(stack.close)
 
 

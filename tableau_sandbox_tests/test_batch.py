@@ -84,7 +84,7 @@ def test_constants_refused(type_: str, written: Any):
 
 
 def test_null_is_for_is():
-    """Prevents: an operator with a constant NULL, which never matches, passes for `is`."""
+    """Prevents: the sandbox accepts a constant NULL for operators that NULL can never match."""
     assert parsed_constant(const("datetime", None, op="is")).v is None
     with pytest.raises(GrammarError, match="'is' can compare with null"):
         parse(const("string", None, op="has"))

@@ -1,4 +1,4 @@
-"""The suite of facts itself: its reports about servers, and the removal of its data."""
+"""The test suite in `contract`: its reports about servers, and the removal of its data."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 SUITE = Path(__file__).with_name("contract")
 TOKEN = {name: value for name, value in ENVIRONMENT.items() if name.startswith("TABLEAU_TOKEN")}
 WRITING = ("--project", "Default", "-rs", "-k")
-# Background processes of a shell, and their children, ignore interrupts.
+# Background processes of a shell, and their children, ignore interrupts unless they set a handler.
 PYTEST = """
 import signal, sys, pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -71,7 +71,7 @@ def test_no_fact_holds_of_a_server_that_refuses(refused: list[tuple[str, dict[st
 
 
 def test_sources_are_documented(refused: list[tuple[str, dict[str, str]]]):
-    """Prevents: the page does not name the source of a fact, or hides that no source is known."""
+    """Prevents: the documentation names no source for a fact, or hides that none is known."""
     facts = [about for _, about in refused]
     sources = {(about["source"], about["grade"]) for about in facts}
     assert set(map(tuple, rows("Sources", of="fidelity.md"))) == sources

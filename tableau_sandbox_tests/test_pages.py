@@ -1,4 +1,4 @@
-"""The pages of the sandbox, their protection, and the control of the sandbox over HTTP."""
+"""The web pages of the sandbox, their protection, and control of the sandbox over HTTP."""
 
 import asyncio
 import socket

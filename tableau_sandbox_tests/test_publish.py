@@ -223,7 +223,7 @@ def test_incomplete_package(
 def test_names_that_belie_the_type(
     shared_sandbox: Sandbox, shared_server: tsc.Server, one_row: Path
 ):
-    """Prevents: the sandbox alone publishes a file whose name contradicts its type."""
+    """Prevents: the sandbox publishes a file whose name contradicts its type; servers do not."""
     request = ("request_payload", "", '<tsRequest><datasource name="Claimed"/></tsRequest>')
     for filename, query in (
         *(("x.tdsx", "&datasourceType=hyper"), ("x.hyper", "&datasourceType=tdsx")),

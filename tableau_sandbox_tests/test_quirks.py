@@ -1,4 +1,4 @@
-"""Quirks: behaviour that Tableau leaves open, its options and its documentation."""
+"""Quirks (behaviour that Tableau leaves open): their effects, options and documentation."""
 
 import re
 from dataclasses import fields as fields_of
@@ -29,7 +29,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def rows(heading: str, *, of: str = "sandbox.md") -> list[list[str]]:
-    """Return the rows of the table below a heading of a page, without its header."""
+    """Return the rows, without the header, of the table below a heading of the documentation."""
     text = (DOCS / of).read_text("utf-8")
     section = text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     _, _, *found = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)
@@ -37,7 +37,7 @@ def rows(heading: str, *, of: str = "sandbox.md") -> list[list[str]]:
 
 
 def test_calls():
-    """Prevents: the page lists a call that the sandbox refuses, or misses a call."""
+    """Prevents: the documentation lists a call that the sandbox refuses, or misses a call."""
     text = (DOCS / "sandbox.md").read_text("utf-8")
     documented = []
     for methods, path in re.findall(
@@ -96,7 +96,7 @@ def test_options_that_may_be_repeated(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_page_of_quirks():
-    """Prevents: the page misses a quirk, or lists a quirk that does not exist."""
+    """Prevents: the documentation misses a quirk, or lists a quirk that does not exist."""
     text = (DOCS / "sandbox.md").read_text("utf-8")
     section = text.partition("## Quirks ")[2].partition("\n## ")[0]
     listed = "\n".join(line for line in section.splitlines() if line.startswith(("* ", "  ")))
@@ -280,7 +280,7 @@ def test_second_update(new_server: NewServer, one_row: Path):
 def test_who_may_ask_for_a_job(
     new_server: NewServer, one_row: Path, access: str, own: str, others: str
 ):
-    """Prevents: a pipeline meets only servers that let its user ask for jobs."""
+    """Prevents: pipelines can be tried only with servers that let their user ask for jobs."""
     sandbox, admin = new_server(users=(ALICE,), job_access=access)
     alice = user(sandbox, ALICE)
     with sandbox.held_jobs():
@@ -408,7 +408,7 @@ def test_where_a_taken_name_fails(new_server: NewServer, one_row: Path, two_rows
 def test_replace_without_effect(
     new_server: NewServer, one_row: Path, two_rows: Path, options: dict[str, str]
 ):
-    """Prevents: a pipeline meets only servers that know Replace, or explain their refusal."""
+    """Prevents: pipelines can be tried only with servers that know Replace or explain a refusal."""
     sandbox, server = new_server(**options)
     item = publish(server, one_row)
     job = publish_job(server, two_rows, mode="Replace")

@@ -30,7 +30,7 @@ from tableau_sandbox_tests.test_updates import JobFailed, finished, publish_job
 
 
 def test_refresh(sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path):
-    """Prevents: clients fail at a progress attribute, or at notes behind the data source."""
+    """Prevents: clients fail because a new job has a progress, or notes follow the data source."""
     item = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row))
     answer = call(sandbox, "POST", f"sites/{{site}}/datasources/{item.id}/refresh", server=server)
     assert "progress" not in answer.text
@@ -85,7 +85,7 @@ def test_finish_code_of_a_pending_publish(
 def test_download_without_the_extract(
     sandbox: Sandbox, server: tsc.Server, tmp_path: Path, one_row: Path
 ):
-    """Prevents: a pipeline expects XML and not a zip file, or fails at data before the model."""
+    """Prevents: a pipeline expects XML and not a .tdsx, or fails if data come before the .tds."""
     live = publish(server, one_row)
     extract = publish(server, wrapped_extract(tmp_path / "p.tdsx", one_row), name="Extract")
 

@@ -43,7 +43,7 @@ from tableau_sandbox_tests.test_updates import publish_job
 
 MADE_UP = ["tableau:*", "tableau:*:*", "tableau:everything:*", "tableau:datasources", "*", ":*"]
 EVERY_SCOPE = {scope for route in API_ROUTES for scope in route.scopes}
-# The lists of tokens have no scope.
+# Calls that need no scope: sign-in, sign-out, versions, and the lists of tokens.
 FREE = {
     "auth/signin",
     "auth/signout",
@@ -219,7 +219,7 @@ NONE, WITHOUT = MANAGED_BY_OWNER, LOCKED_WITHOUT_NESTED
     ],
 )
 def test_locks(locks: tuple[str, ...], thing: str, counts: RuleSet):
-    """Prevents: a rule counts that a lock has replaced, or the replacing rule does not count."""
+    """Prevents: a rule counts although a lock has replaced it, or the new rule does not count."""
     every = (OF_D, OF_TOP, OF_OUTER, OF_INNER, IN_TOP, IN_OUTER, IN_INNER)
     found = {each for each in every if may_read(thing, {each: (ALLOW,)}, locks=locks)}
     assert found == {counts}
@@ -330,7 +330,8 @@ def test_those_without_rights_change_nothing(sandbox: Sandbox, server: tsc.Serve
         url = f"{sandbox.url}/api/3.27/{route.pattern.format_map(known)}"
         headers |= {"X-Tableau-Auth": given, "RequestID": str(uuid4())}
         answer = requests.request(route.method, url, data=body, headers=headers, timeout=TIMEOUT)
-        # The refusal must be about the user and not the request; another user's upload is unknown.
+        # The refusal must be about the user, not the request. With 404015, another user's upload is
+        # unknown.
         refused = answer.status_code in (401, 403) or "404015" in answer.text
         assert refused, f"{route.method} {route.pattern}: {answer.text}"
     assert everything(server, item) == before

@@ -1,4 +1,4 @@
-"""The form in which a server of 2025.3 returns a published `.tds`."""
+"""The form in which a server of release 2025.3 returns a published `.tds`."""
 
 import zipfile
 from pathlib import Path
@@ -103,7 +103,7 @@ def served(tds: str, *, path: str = PATH, encoding: str = "utf-8", **more: str) 
 
 
 def test_form_of_a_server():
-    """Prevents: the sandbox returns a `.tds` in a form of no server, or changes users' work."""
+    """Prevents: the sandbox returns a form of `.tds` that no server uses, or drops users' work."""
     assert served(SAVED) == SERVED
     assert served(SERVED, path=served_path(PATH)) == SERVED
 

@@ -216,7 +216,7 @@ def test_waiting_has_an_end(new_server: NewServer, one_row: Path):
 
 
 def test_quirks_can_change_later(new_server: NewServer, one_row: Path):
-    """Prevents: a simulation has to start a new sandbox for each answer."""
+    """Prevents: a simulation has to start a new sandbox to change a quirk."""
     sandbox, server = new_server()
     item = publish(server, one_row)
     first = update(server, item, CLEAR, id="x")

@@ -171,7 +171,7 @@ def test_update_connection(sandbox: Sandbox, server: tsc.Server, one_row: Path):
     assert not connection_of(server, item).username
 
 
-# Jobs stay in progress until a test moves the clock of the sandbox by so many seconds.
+# Jobs stay in progress until a test moves the clock of the sandbox by this many seconds.
 SOME_TIME = 60
 
 
@@ -265,7 +265,7 @@ def test_filters_order_and_pages(new_server: NewServer, tmp_path: Path, one_row:
         f"startedAt:gte:{second_day}": ["C", "B"],
         f"completedAt:lt:{second_day}": ["A"],
         "completedAt:eq:2026-01-02T01:00:00%2B01:00": ["B"],
-        # As text, 100 comes before 50.
+        # The progress of an ended job is 100, which comes before 50 as text.
         "progress:gt:50": ["C", "B", "A"],
         "progress:lte:50": [],
         "notes:has:problem publishing": ["C"],

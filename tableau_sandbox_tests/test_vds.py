@@ -108,9 +108,10 @@ TDS = f"""<datasource version='18.1'>
 
 
 def analysts(admin: tsc.Server, folder: Path, hyper: Path, name: str) -> str:
-    """Publish a data source of an analyst; `name` is an attribute of its field "name".
+    """Publish a data source as an analyst makes it, and return its LUID.
 
-    Return its LUID.
+    Args:
+        name: an XML attribute to add to the field "name".
     """
     members = {"e.tds": TDS.replace("NAME />", f"{name} />"), "Data/e.hyper": hyper}
     return publish(admin, write_package(folder / "p.tdsx", members), name=f"Analyst {name}").id

@@ -41,12 +41,12 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tableau_pipeline_tests.soak")
     parser.add_argument("--nights", type=int, default=30)
-    parser.add_argument("--minutes", type=float, default=1e9, help="start no night after so many")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no night after this time")
     parser.add_argument("--data-sources", type=int, default=40, help="at least 4")
     parser.add_argument("--seed", type=int, default=1, help="the seed of all random choices")
-    parser.add_argument("--keep-nights", type=int, default=10, help="keep the runs of so many")
+    parser.add_argument("--keep-nights", type=int, default=10, help="nights whose runs to keep")
     parser.add_argument("--folder", type=Path, help="a new folder, which is kept")
-    parser.add_argument("--figures", type=Path, help="a new .json; an .svg is put next to it")
+    parser.add_argument("--figures", type=Path, help="a new .json file; a plot is saved as .svg")
     return parser.parse_args()
 
 

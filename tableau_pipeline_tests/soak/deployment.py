@@ -21,7 +21,7 @@ from tableau_pipeline_tests.soak.project import PACKAGE
 LOCATION = "soak"
 # Prefixes of the user's own variables, which the deployment must not inherit.
 _OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "SPARK_", "TABLEAU_")
-# Dagster checks runs every two minutes, which is too late for a night of one minute.
+# By default, Dagster looks for dead runs every two minutes, too rarely for a night of minutes.
 _MONITORING_SECONDS = 10
 
 
@@ -65,8 +65,7 @@ class Deployment:
 
     @contextmanager
     def running(self) -> Iterator[dg.DagsterInstance]:
-        """Run all processes during the block; yield Dagster's instance, as another host opens
-        it."""
+        """Run all processes during the block; yield Dagster's instance for use by this process."""
         os.environ.update(self._environment)
         try:
             with self._stack, dg.DagsterInstance.get() as instance:
@@ -107,7 +106,7 @@ class Deployment:
         return bool(runs)
 
     def takes(self) -> dict[str, tuple[float, int]]:
-        """Return the MB of resident memory and the descriptors of each permanent process."""
+        """Return the MB of resident memory and the open descriptors of each permanent process."""
         processes = {**self._processes, "sandbox": self._sandbox()}
         return {
             name: (process.memory_info().rss / 1e6, process.num_fds())
@@ -158,7 +157,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def deployment(folder: Path) -> Iterator[tuple[Deployment, dg.DagsterInstance]]:
-    """Start all servers and the deployment of the project in `folder`; stop them with the block."""
+    """Run all servers, and the deployment of the project in `folder`, during the block."""
     with ExitStack() as stack:
         store = stack.enter_context(S3Server(folder / "s3").running())
         postgresql = stack.enter_context(running_postgresql())

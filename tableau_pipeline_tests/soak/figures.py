@@ -18,7 +18,7 @@ class Night:
         by_hand: how often data sources were refreshed by hand after a failure.
         runs: how many runs Dagster has started.
         failed: how many runs have failed.
-        retried: how many runs Dagster has started for dead runs.
+        retried: how many runs Dagster has started in place of runs that died.
         load: the load of the whole machine over five minutes.
         processes: how many processes remain when all runs have ended.
         memory: MB of resident memory, by process.
@@ -66,7 +66,7 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _GAP = 520, 90, 60, 130, 50
 
 
 def draw(file: Path, nights: Sequence[Night]) -> None:
-    """Plot the figures that must not grow: a panel for each unit, a line for each process."""
+    """Plot the figures that must not grow: a panel for each kind, with one or more lines."""
     panels: dict[str, dict[str, list[float]]] = {
         "seconds": {"a night": [night.seconds for night in nights]},
         "MB of memory": _by_name([night.memory for night in nights]),

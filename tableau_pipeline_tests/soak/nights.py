@@ -26,13 +26,14 @@ from tableau_pipeline_tests.soak.project import (
 
 _EXAMPLE = runpy.run_path(str(ROOT / "examples" / "delete_old_runs.py"))
 _UNFINISHED = [status for status in dg.DagsterRunStatus if status.value not in ENDED]
-# After so many seconds without a run, no trigger will start a run. The wait is short after a
-# failure, because the sensor retries a refresh only after half an hour. The usual wait is longer,
-# since the machine is busy.
+# After this many seconds without a run, do not wait for a trigger any longer, but start a run by
+# hand. After a failure, do not wait long, because the sensor retries a refresh only after half an
+# hour. Otherwise wait longer, because a busy machine starts runs late.
 _IDLE_AFTER_FAILURE, _IDLE = 30, 180
 _NIGHT_SECONDS = 1800
+# The most starts by hand in one night.
 _BY_HAND = 4
-# The first and the last second of a kill: the daemon needs time to notice a new night.
+# Kill a process between these seconds of a night. The daemon first needs time to notice the night.
 _BEFORE_A_KILL = (5.0, 60.0)
 
 

@@ -1,4 +1,4 @@
-"""Edits by analysts on the server, and faults of its network, for each night."""
+"""Edits by analysts on the server, and faults of the server, for each night."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

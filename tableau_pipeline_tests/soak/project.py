@@ -65,7 +65,7 @@ models = [model(number) for number in range({count})]
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def nights(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-    """Run the models when the lake has what a night brought."""
+    """Run the models when the lake has the files of a new night."""
     night = LAKE / "night"
     number = night.read_text() if night.exists() else None
     if number == context.cursor:
@@ -80,7 +80,7 @@ attributes:
   in_process: true
   keep_days: {keep_days}
 """
-# The data sources differ in policy and in delivery. A large `growth` lets small files take updates.
+# The data sources differ in their policies. With a large `growth`, even small files take updates.
 _DECLARATION = """
 type: tableau_pipeline.components.PublishedDatasource
 

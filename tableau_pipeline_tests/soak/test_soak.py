@@ -1,4 +1,4 @@
-"""The judge of the soak must find differences."""
+"""The comparison of rows in `judge` must find differences."""
 
 from pathlib import Path
 

@@ -242,7 +242,7 @@ def test_what_a_trial_finds(tmp_path: Path, name: str):
     """Prevents: a trial reports wrong facts, or misses a fact that makes a refresh fail."""
     quirks, user, differences = SITES[name]
     with site_of(tmp_path, user, **quirks) as (sandbox, site):
-        # A user who may not ask for jobs waits so long for a job that fails.
+        # A user who may not ask for jobs does not see that a job fails, and waits all this time.
         trial = tried(site, tmp_path, wait=20 if user == ADMIN else 8)
         assert left(site) == []
         refreshes(sandbox, tmp_path, user, **quirks)
@@ -381,7 +381,7 @@ def test_only_what_a_trial_has_made_is_deleted(tmp_path: Path):
 
 @pytest.mark.slow
 def test_as_a_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: the page shows output that the command does not write, or hides a setting."""
+    """Prevents: the documentation shows output that no command writes, or output shows a secret."""
     quirks: dict[str, Any] = {"updates_move_stamp": "late", "several_tables": "refused"}
     for name in [name for name in os.environ if re.match("TABLEAU_|PIPELINE_|DAGSTER_", name)]:
         monkeypatch.delenv(name)
@@ -405,19 +405,19 @@ def test_as_a_user_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def documented_transcript(command: str) -> list[str]:
-    """Return the output of a command, as the page shows it."""
+    """Return the output of a command, as the documentation shows it."""
     blocks = page("how-to/first-contact.md").whole.blocks("console")
     text = next(each for each in blocks if each.startswith(f"$ {command}\n"))
     return text.strip().splitlines()[1:]
 
 
 def test_facts_are_documented():
-    """Prevents: the page does not explain a fact, or explains a fact that no trial checks."""
+    """Prevents: the documentation lacks a fact, or explains a fact that no trial checks."""
     rows = page("how-to/first-contact.md").whole.rows()
     facts = {row["what it means"]: row["if these differ"].split(", ") for row in rows}
     listed = [name for names in facts.values() for name in names]
     assert sorted(listed) == sorted(FACTS)
-    # The page must not call a difference harmless if the report warns of that difference.
+    # The documentation must not call a difference harmless if the report warns of it.
     harmless = [name for name, fact in FACTS.items() if fact.if_different.startswith("None:")]
     assert sorted(facts["Nothing."]) == sorted(harmless)
     learnt = "Refreshes take this into account from now on."

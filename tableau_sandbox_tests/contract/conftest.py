@@ -1,4 +1,7 @@
-"""Check the facts against a new sandbox, or against the server that `--server` names."""
+"""Check facts about Tableau's APIs on a new sandbox, or on the server that `--server` names.
+
+Each fact is a test; its docstring is the claim that the server must fulfil.
+"""
 
 import inspect
 import os
@@ -19,7 +22,7 @@ from tableau_sandbox_tests.contract.sources import endpoint_of
 from tableau_sandbox_tests.contract.workspace import Workspace
 
 VIEWER: UserSeed = replace(WITHOUT_A_TOKEN, tokens=(("vera", "vera-secret"),))
-# Users of the sandbox, in the variables that name users of another server.
+# The variables that name users, for the sandbox. For another server, they are in the environment.
 ENVIRONMENT = {
     "TABLEAU_TOKEN_NAME": Sandbox.token_name,
     "TABLEAU_TOKEN_VALUE": Sandbox.token_secret,
@@ -35,7 +38,7 @@ ENVIRONMENT = {
     "TABLEAU_CREATOR_TOKEN_VALUE": "alice-secret",
 }
 _Made = TypeVar("_Made")
-# Another fixture empties the environment before tests see the variables.
+# Keep a copy, because another fixture empties the environment before tests.
 _GIVEN = dict(os.environ)
 
 
@@ -69,14 +72,14 @@ def site(
         return
     folder = tmp_path_factory.mktemp("contract")
     with running_sandbox(folder, users=(ALICE, VIEWER), sites=("second",)) as sandbox:
-        # Some facts that only read need any data source.
+        # Some facts only read, but need a site with at least one data source.
         Workspace(Session(sandbox.url, ENVIRONMENT), "Default", lambda: None).published()
         yield Site(sandbox.url, ENVIRONMENT, "Default", lambda: sandbox.advance(1), sandbox)
 
 
 @pytest.fixture(scope="session")
 def session(site: Site) -> Session:
-    """Return the session of the checking user; facts that use no workspace change nothing."""
+    """Return the session of the user who checks facts; without a workspace, facts only read."""
     return or_stop(lambda: Session(site.url, site.environment))
 
 
@@ -90,7 +93,7 @@ def workspace(site: Site, session: Session) -> Generator[Workspace, None, None]:
 
 
 def or_stop(make: Callable[[], _Made]) -> _Made:
-    """Make what all facts need; if this fails, end the run, since no fact can be tried."""
+    """Return what `make` makes. If it fails, end the run: all facts need the result."""
     try:
         return make()
     except (AssertionError, LookupError, OSError) as error:

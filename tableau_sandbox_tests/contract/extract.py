@@ -1,4 +1,4 @@
-"""A data source with an extract of a text file, which need not be reachable."""
+"""A data source with an extract of a text file; the server need not have the text file."""
 
 import zipfile
 from io import BytesIO
@@ -8,7 +8,7 @@ import pytest
 from tableau_sandbox_tests.contract.files import rows_file
 from tableau_sandbox_tests.contract.workspace import ROWS, Published, Workspace
 
-# The form of products from 2020.2 to 2023.3.
+# The form in which Tableau's products from 2020.2 to 2023.3 save a data source.
 _TDS = """<?xml version='1.0' encoding='utf-8' ?>
 <datasource formatted-name='federated.0verify' inline='true' version='18.1'
  xmlns:user='http://www.tableausoftware.com/xml/user'>

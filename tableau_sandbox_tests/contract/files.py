@@ -14,7 +14,7 @@ TABLE = '"Extract"."Extract"'
 _COLUMNS = "id INTEGER, name TEXT"
 _BOUNDARY = "b"
 
-# A name, a file name that may be empty, and a content.
+# A part of a multipart body: its name, its file name (which may be empty) and its content.
 Part = tuple[str, str, str | bytes]
 
 
@@ -62,7 +62,7 @@ def packaged_hyper(package: bytes) -> tuple[str, bytes]:
 
 
 def rows_of(hyper: bytes, table: str = "") -> list[tuple]:
-    """Return the rows of a table, in order."""
+    """Return the rows of a table, sorted by their text form."""
     with TemporaryDirectory() as folder:
         path = Path(folder, "read.hyper")
         path.write_bytes(hyper)

@@ -9,7 +9,7 @@ from tableau_sandbox.faults import Refuse
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    # Make the shared data source before the refusals begin; all fixtures exist already.
+    # The fixtures are made already. Make the shared data source before the refusals begin, too.
     arguments = item.funcargs
     if "workspace" in arguments:
         _ = arguments["workspace"].shared

@@ -34,7 +34,7 @@ class Answer:
         return self
 
     def is_refused(self, codes: str) -> None:
-        """Check for a complete error with one of the codes, which " or " separates."""
+        """Check that this answer is a complete error with one of the codes ("400000 or 400009")."""
         if self.content[:1] == b"{":
             code = str(self.json().get("errorCode"))
         else:
@@ -95,7 +95,7 @@ class Answer:
 
     @cached_property
     def _tree(self) -> Element | None:
-        """The root of an XML answer, with names without namespaces; None for other answers."""
+        """The root of an XML answer, without namespaces in its names; None for other answers."""
         try:
             root = ElementTree.fromstring(self.content, forbid_dtd=True)
         except (ParseError, DefusedXmlException, ValueError):
@@ -132,7 +132,10 @@ Steps = Sequence[tuple[str, str]]
 
 
 class Conversation:
-    """Sends requests: a method, a path and an element, which may name `values` in braces."""
+    """Sends requests: each is a text of a method, a path and, for some, an element for the body.
+
+    The text may name `values` in braces.
+    """
 
     values: Mapping[str, Callable[[], str]]
 
@@ -146,7 +149,7 @@ class Conversation:
         return self.ask(method, path, f"<tsRequest>{body[0]}</tsRequest>" if body else b"")
 
     def converse(self, *steps: tuple[str, str], **more: str) -> None:
-        """Send requests, and check their answers; a name has one value in all requests."""
+        """Send requests, and check their answers; a name has the same value in all requests."""
         made = self._made(repr(steps), more)
         for request, expected in steps:
             self.send(request, **made).meets(expected.format(**made))
@@ -177,13 +180,13 @@ class OtherSession(Conversation):
         }
 
     def ask(self, method: str, path: str, body: str | bytes = b"", **options: Any) -> Answer:
-        """Send a request to a path of the site; a path with a slash begins at the server."""
+        """Send a request to a path below the site, or below the API if it begins with a slash."""
         whole = path[1:] if path.startswith("/") else f"sites/{self.site}/{path}"
         return self._server.call(method, whole, body, token=self.token, **options)
 
 
 class Session(OtherSession):
-    """The session of the checking user.
+    """The session of the user who checks the facts.
 
     Requests may also name {content_url}, any {project} and any {datasource}.
 
@@ -263,7 +266,7 @@ class Session(OtherSession):
     ) -> Answer:
         """Send a request to a path below `/api/{version}/`, in a session only if `token` is given.
 
-        A body in pieces is sent in chunks.
+        If the body is an iterator, it is sent in chunks.
         """
         answer = self._http.request(
             method,

@@ -23,8 +23,8 @@ class Grade(StrEnum):
 class Source(Enum):
     """The sources of the facts, each in a few words and with its grade.
 
-    The grades: Tableau states its facts, clients in use rely on them, a client has seen them on a
-    real server, or no source states them.
+    The grades, in the order of `Grade`: Tableau documents the facts, clients in use rely on them,
+    others have seen them on a real server, or no source states them.
     """
 
     REFERENCE = "Tableau's REST API reference", Grade.DOCUMENTED
@@ -53,7 +53,7 @@ def fact(endpoint: str, source: Source, **cases: tuple[object, ...]) -> pytest.M
     """Mark a test as a fact about an endpoint; the docstring of the test is the claim.
 
     Facts that differ only in values are cases of one test. Each case has a name, and values of the
-    keyword-only parameters of the test, which the docstring names in braces.
+    keyword-only parameters of the test. The docstring may name these parameters in braces.
     """
     return pytest.mark.fact(endpoint, source, **cases)
 

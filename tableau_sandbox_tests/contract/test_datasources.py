@@ -181,7 +181,7 @@ def test_earlier_revision(workspace: Workspace):
 
 
 _JOB = "GET sites/{site}/jobs/{job}"
-# So many jobs keep the last job in the queue until its cancellation.
+# This many jobs keep the last of them in the queue until a test cancels it.
 _QUEUE = 8
 _CLEAR = {"action": "delete", "target-table": "Extract", "condition": True}
 

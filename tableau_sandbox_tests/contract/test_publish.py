@@ -245,7 +245,7 @@ def test_names_of_tables_are_kept(workspace: Workspace):
 @fact(
     _PUBLISH,
     Source.PUBLISH_GUIDE,
-    two_related_tables=("Tables that assumed foreign keys make one tree are accepted", []),
+    two_related_tables=("Tables are accepted if assumed foreign keys relate them as one tree", []),
     related_tables_without_integrity=(
         "No server checks whether assumed foreign keys lead to rows that exist",
         [(1,)],
@@ -288,7 +288,7 @@ def _model(workspace: Workspace, target: Published) -> str:
 
 @fact(_CONTENT, Source.FILES)
 def test_model_in_the_form_of_a_server(workspace: Workspace):
-    """A downloaded .tds has no marks of features, and names its place on the server."""
+    """A downloaded .tds has no names with `_.fcp.`, and states its place on the server."""
     target = extract(workspace)
     root = ElementTree.fromstring(_model(workspace, target))
     assert not [each.tag for each in root.iter() if "_.fcp." in each.tag]

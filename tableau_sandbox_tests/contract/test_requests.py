@@ -1,4 +1,4 @@
-"""Records, lists, changes and refusals that one request or a few requests show."""
+"""Records, lists, changes and refusals: facts that take one request or a few requests."""
 
 import json
 import re

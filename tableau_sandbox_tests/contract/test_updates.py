@@ -445,7 +445,7 @@ def test_update_of_an_extract(workspace: Workspace):
     workspace.update(extract(workspace), [_delete()]).is_refused("404008")
 
 
-# So many publishes keep the queue busy while a fact sends two updates.
+# This many publishes keep the queue busy while a fact sends two updates.
 _QUEUE = 8
 
 

@@ -137,7 +137,7 @@ def test_count_of_one_of_two_tables(workspace: Workspace):
 
 @fact(_QUERY, Source.UNSTATED)
 def test_caption_of_the_only_table(workspace: Workspace):
-    """The only logical table has the caption of its table."""
+    """If a data source has only one logical table, its caption is the name of the table."""
     assert _counted(workspace, workspace.shared, "Extract") == [len(ROWS)]
 
 

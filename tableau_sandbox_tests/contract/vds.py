@@ -32,7 +32,10 @@ def fields(session: Session, luid: str) -> list[dict[str, Any]]:
 
 
 def query(session: Session, luid: str, *asked: str | dict[str, Any], **more: Any) -> Answer:
-    """Send a query of fields or formulas, which are called n0, n1 and so on; `more` adds keys."""
+    """Send a query of fields or formulas; `more` adds keys to the body.
+
+    The formula at position 0 is called n0, the formula at position 1 is called n1, and so on.
+    """
     named = [
         {"fieldCaption": f"n{number}", "calculation": each} if isinstance(each, str) else each
         for number, each in enumerate(asked)

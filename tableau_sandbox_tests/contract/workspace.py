@@ -47,7 +47,7 @@ class Workspace(Conversation):
     and {new} of data sources, and a new {name}.
 
     Attributes:
-        session: the session of the checking user.
+        session: the session of the user who checks the facts.
         project: the LUID of the project.
         pass_a_second: waits until the clock of the server is in the next second.
     """
@@ -88,7 +88,7 @@ class Workspace(Conversation):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove all items that facts have created; the names of the items are unique.
+        """Remove all items that facts have created, and no others: the names are unique.
 
         Raises:
             LeftBehindError: if an item is still there.
@@ -106,7 +106,7 @@ class Workspace(Conversation):
             raise LeftBehindError(", ".join(left))
 
     def _end(self, job: str) -> None:
-        """Cancel a job and wait for its end: a job could publish after the removal."""
+        """Cancel a job and wait for its end; otherwise it could publish after the removal."""
         self.session.ask("PUT", f"jobs/{job}")
         self.wait(job)
 
