@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 _WORKERS = (HOST, "localhost")
 # Settings of a driver that uses both workers, each with one executor. The driver waits for both
 # executors only if it knows the number of its cores. The executors share one address, but may have
-# separate disks, so none may read the disk of the other directly.
+# separate disks, so neither may read the other's disk directly.
 DRIVER = f"""
 spark.cores.max                                    2
 spark.driver.host                                  {HOST}

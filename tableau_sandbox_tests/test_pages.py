@@ -127,7 +127,7 @@ def test_calls_of_the_api(shared_sandbox: Sandbox, marks: dict[str, str], by_any
 
 @pytest.mark.parametrize("hosts", [(), ("localhost", "localhost"), ("localhost", "evil.example")])
 def test_not_one_name(shared_sandbox: Sandbox, hosts: tuple[str, ...]):
-    """Prevents: a client avoids the check by sending no host name, or two host names."""
+    """Prevents: a client avoids the check of host names by sending no host name, or two."""
     port = int(shared_sandbox.url.rpartition(":")[2])
     lines = ["GET / HTTP/1.0", *(f"Host: {host}" for host in hosts), "", ""]
     with closing(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)) as client:

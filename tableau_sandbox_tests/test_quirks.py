@@ -217,7 +217,7 @@ def test_late_stamps_come_when_they_are_due(new_server: NewServer, one_row: Path
     sandbox.advance(6.9)
     assert updated_at(server, item) == item.updated_at
     sandbox.advance(600)
-    # The time stamp does not depend on the worker of the sandbox.
+    # The time stamp does not depend on when the worker of the sandbox runs.
     assert updated_at(server, item) == ended + 7 * A_SECOND
     sandbox.set_quirks(stamps_within_second="distinct")
     for _ in range(2):
@@ -389,7 +389,7 @@ def notes(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[int, 
 
 
 def test_where_a_taken_name_fails(new_server: NewServer, one_row: Path, two_rows: Path):
-    """Prevents: the sandbox reports a taken name, but a real server does not."""
+    """Prevents: pipelines can be tried only with servers that report a taken name in one way."""
     sandbox, server = new_server()
     item = publish(server, one_row)
     job = publish_job(server, two_rows, mode="CreateNew")

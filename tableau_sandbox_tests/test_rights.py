@@ -65,7 +65,7 @@ def for_everyone(server: tsc.Server, **capabilities: str) -> tsc.PermissionsRule
 def test_no_rule_gives_more_than_a_role(
     start_sandbox: Callable[..., Sandbox], one_row: Path, role: str, expected: str
 ):
-    """Prevents: generous rules let a token do more than its site role allows."""
+    """Prevents: generous rules let a user do more than the site role of the user allows."""
     seed = UserSeed(name="ed", password="ed", site_role=role)
     sandbox = start_sandbox(users=(seed,))
     server, ed = signed_in(sandbox), user(sandbox, seed)
@@ -114,7 +114,7 @@ def test_right_that_ends_before_the_job(sandbox: Sandbox, server: tsc.Server, on
     with sandbox.held_jobs():
         job = alice.datasources.publish(item, one_row, "CreateNew", as_job=True)
         server.projects.delete_permission(project, for_everyone(server, Write="Allow"))
-    # Only administrators may ask for jobs.
+    # Only administrators may ask for jobs, so the administrator waits for the job.
     with pytest.raises(tsc.server.endpoint.exceptions.JobFailedException):
         server.jobs.wait_for_job(job)
 
@@ -330,8 +330,8 @@ def test_those_without_rights_change_nothing(sandbox: Sandbox, server: tsc.Serve
         url = f"{sandbox.url}/api/3.27/{route.pattern.format_map(known)}"
         headers |= {"X-Tableau-Auth": given, "RequestID": str(uuid4())}
         answer = requests.request(route.method, url, data=body, headers=headers, timeout=TIMEOUT)
-        # The refusal must be about the user, not the request. With 404015, another user's upload is
-        # unknown.
+        # The refusal must be about the user, not the request. The code 404015 is about the upload,
+        # which is unknown to other users.
         refused = answer.status_code in (401, 403) or "404015" in answer.text
         assert refused, f"{route.method} {route.pattern}: {answer.text}"
     assert everything(server, item) == before

@@ -212,7 +212,7 @@ def test_jobs_wait_their_turn_and_can_be_cancelled(
 
 
 def test_name_taken_while_the_job_waited(new_server: NewServer, one_row: Path, two_rows: Path):
-    """Prevents: a queued job replaces a data source that has taken its name since."""
+    """Prevents: a queued job replaces a data source that was published meanwhile under its name."""
     slow, server = new_server(job_delay=SOME_TIME)
     for taken_name in ("in-job", "at-request"):
         slow.set_quirks(taken_name=taken_name)

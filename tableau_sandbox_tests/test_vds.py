@@ -19,7 +19,7 @@ from tableau_sandbox_tests.test_updates import APPEND, finished, update
 
 @pytest.fixture(scope="module")
 def vds(tmp_path_factory: pytest.TempPathFactory) -> Generator[Sandbox, None, None]:
-    """Yield a sandbox for the tests of this module, which do not change its settings."""
+    """Yield a sandbox for all tests of this module; each test resets the quirks that it changes."""
     with running_sandbox(tmp_path_factory.mktemp("vds") / "data", users=(ALICE,)) as sandbox:
         yield sandbox
 

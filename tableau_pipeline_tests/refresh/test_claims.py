@@ -247,7 +247,7 @@ def test_overtaken_refresh_moves_nothing(pipeline: Pipeline):
 @pytest.mark.slow
 @pytest.mark.few_variants(1)
 def test_overtaken_while_it_packs_its_file(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: an overtaken refresh fails because a newer refresh has removed its files."""
+    """Prevents: an overtaken refresh reports missing files, which a newer refresh has removed."""
     on = {"job_access": "own-jobs"}
     pipeline = new_pipeline(user=ANN, on=on, tables=("flights", "airlines"), relationships=STAR)
     pipeline.model("airlines", airlines())

@@ -239,7 +239,7 @@ FOLDERS = (
 
 
 class Upgrading(Proxy):
-    """A server that returns metadata in an old form of Tableau's until the first publish."""
+    """A server that returns metadata in an older form until the first publish."""
 
     is_old = True
 
@@ -282,7 +282,7 @@ def test_a_server_that_drops_what_was_sent(pipeline: Pipeline):
 
 @pytest.mark.slow
 def test_a_server_without_packages(new_pipeline: Callable[..., Pipeline]):
-    """Prevents: a server refuses packages, and no message names the cause or the remedy."""
+    """Prevents: a server refuses .tdsx packages, and no message names the cause or the remedy."""
     pipeline = new_pipeline(on={"packages": False})
     captions(pipeline, delay="Delay")
     expected = (

@@ -163,7 +163,7 @@ UNFIT = [
 
 @pytest.mark.slow
 def test_rows_that_nothing_identifies(pipeline: Pipeline):
-    """Prevents: of two rows, an update deletes the wrong one, or never updates one with no key."""
+    """Prevents: an update deletes the wrong one of two rows, or misses a row without a key."""
     publish(pipeline, ROWS, BY_ID)
     sent = pipeline.journal.all_intents()
     for policy, rows, phrases in UNFIT:

@@ -85,7 +85,7 @@ def approval(pipeline: Pipeline, **fields: Any) -> Approval:
     return Approval(**(values | fields))
 
 
-# Guards of the share of rows that may change.
+# Guards that limit the share of changed rows.
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def moment(instant: datetime, kind: str, zone: str = "UTC") -> Any:
 
 
 def at(key: str, *hours: float, zone: str = PARIS, kind: str = "timestamp_ntz") -> pa.Table:
-    """Return one row of a day for each of `hours`, the hours that have passed since it began."""
+    """Return rows of a day, one for each of `hours`, which count from the start of the day."""
     start = day(key, zone=zone).start.astimezone(UTC)
     rows = [(moment(start + timedelta(hours=hour), kind, zone), hour) for hour in hours]
     return table(rows, at=TYPES[kind], hour=pa.float64())

@@ -117,7 +117,7 @@ def test_site_without_mode_replace(new_pipeline: New, on: dict[str, Any], failin
     assert len(jobs(pipeline)) - before == failing + 1
     assert "Delayed" in pipeline.tds()
     assert_at_rest(pipeline)
-    # The pipeline records for the whole site that the mode is missing.
+    # The pipeline records the missing mode for the whole site, so no further job fails.
     other = new_pipeline(on=on, **WHOLE)
     other.run()
     before = len(jobs(other))
@@ -192,7 +192,7 @@ def test_hidden_job_that_waits(new_pipeline: New, *, is_update: bool):
         with pytest.raises(KilledError):
             pipeline.run(around={"sleep": killed_while_it_waits})
         assert [each.outcome for each in pipeline.journal.intents()] == [None]
-        # A new tag moves the time stamp as well, which does not show that our job has ended.
+        # A new tag also moves the time stamp, so the time stamp does not show the end of our job.
         other_users.tags(pipeline, "urgent")
         too_early(pipeline)
     pipeline.sandbox.wait_until_idle()

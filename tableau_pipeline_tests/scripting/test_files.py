@@ -151,7 +151,7 @@ def test_a_file_that_is_added_after_an_upgrade(
 
 @pytest.mark.parametrize("text", ["much", "-1", "inf", "nan"])
 def test_a_size_of_copies_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str):
-    """Prevents: a mistyped variable shows as a stack trace."""
+    """Prevents: a mistyped value of a variable shows as a stack trace."""
     monkeypatch.setenv("PIPELINE_CACHE_GB", text)
     with pytest.raises(SettingError, match=f"PIPELINE_CACHE_GB is '{text}': set it to a number"):
         cache_bytes()

@@ -426,7 +426,7 @@ def test_rows_that_fill_their_last_row_group(
     spark: SparkSession, objects: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
     """Prevents: a write fails if the rows of a file end exactly with a row group."""
-    # The workers get this value together with the code.
+    # Spark sends this value to the workers, together with the code of the module.
     monkeypatch.setattr(arrow_files, "_ROW_GROUP", 1)
     stored = written(spark.range(25_000, numPartitions=1), objects)
     assert read_frame(spark, stored).count() == 25_000

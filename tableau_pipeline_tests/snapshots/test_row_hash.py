@@ -141,7 +141,7 @@ def test_negative_zero_is_zero(spark: SparkSession) -> None:
 
 
 def test_the_algorithm_is_the_one_that_its_name_says(spark: SparkSession) -> None:
-    """Prevents: another hash gets the old name, and old fingerprints seem comparable."""
+    """Prevents: a changed hash keeps its name, so old and new fingerprints seem comparable."""
     frame = spark.sql("SELECT 1 AS a, 'x' AS b, CAST(NULL AS date) AS c, array(1, NULL) AS d")
     assert hashes(frame) == [7774089751728258321]
 

@@ -21,7 +21,7 @@ from tableau_pipeline_tests.soak.project import PACKAGE
 LOCATION = "soak"
 # Prefixes of the user's own variables, which the deployment must not inherit.
 _OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "SPARK_", "TABLEAU_")
-# By default, Dagster looks for dead runs every two minutes, too rarely for a night of minutes.
+# By default, Dagster looks for dead runs every two minutes. A night takes only some minutes.
 _MONITORING_SECONDS = 10
 
 

@@ -15,7 +15,7 @@ class Night:
         seconds: the time from new rows until all data sources have them.
         killed: the name of the killed process.
         faults: how many faults have hit a call or a job.
-        by_hand: how often data sources were refreshed by hand after a failure.
+        by_hand: how often the soak test started refreshes itself, because no trigger did.
         runs: how many runs Dagster has started.
         failed: how many runs have failed.
         retried: how many runs Dagster has started in place of runs that died.

@@ -27,7 +27,7 @@ _FAULTS: tuple[dict[str, Any], ...] = (
     {"kind": "fail_job", "notes": "Out of memory."},
 )
 _OWN_ROWS = "SELECT 1::BIGINT AS order_id, 1::BIGINT AS amount, 'Here'::TEXT AS place"
-# A refresh sends about 15 calls and starts one job. Smaller numbers let most faults hit.
+# A refresh sends about 15 calls and starts one job. These smaller numbers let most faults hit.
 _CALLS, _JOBS = 12, 0.6
 
 

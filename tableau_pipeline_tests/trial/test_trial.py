@@ -51,7 +51,7 @@ NO_LIST = dict.fromkeys(
     ),
     "may not list jobs",
 )
-# Facts that a user who may not ask for jobs cannot check.
+# Facts that cannot be checked by a user who may not ask for jobs.
 NO_JOBS = NO_LIST | {
     "finished-job-is-kept": "may not ask for jobs",
     "listed-at-once": "may not ask for jobs",

@@ -1,6 +1,6 @@
 """Check facts about Tableau's APIs on a new sandbox, or on the server that `--server` names.
 
-Each fact is a test; its docstring is the claim that the server must fulfil.
+Each fact is a test, whose docstring is the claim to check.
 """
 
 import inspect

@@ -180,7 +180,7 @@ class OtherSession(Conversation):
         }
 
     def ask(self, method: str, path: str, body: str | bytes = b"", **options: Any) -> Answer:
-        """Send a request to a path below the site, or below the API if it begins with a slash."""
+        """Send a request to a path below the site; a path that begins with "/" is below the API."""
         whole = path[1:] if path.startswith("/") else f"sites/{self.site}/{path}"
         return self._server.call(method, whole, body, token=self.token, **options)
 

@@ -173,7 +173,7 @@ def creator(session: Session) -> Generator[OtherSession, None, None]:
 
 @pytest.fixture(scope="module")
 def closed(workspace: Workspace) -> tuple[str, Published]:
-    """Return a new project without any rules, and a data source in the project."""
+    """Return a new project without permission rules, and a data source in the project."""
     project = workspace.new_project()
     _revoke_all(workspace, f"projects/{project}/permissions")
     target = workspace.published(project=project)

@@ -41,7 +41,7 @@ class LeftBehindError(Exception):
 
 
 class Workspace(Conversation):
-    """A project of a site, in which facts publish under unique names.
+    """A project in which facts create items under unique names.
 
     Requests may name the LUIDs {project}, {folder} (a new project) and {user}, the paths {shared}
     and {new} of data sources, and a new {name}.
