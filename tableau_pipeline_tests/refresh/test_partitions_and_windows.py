@@ -113,7 +113,7 @@ def test_rows_that_lie_in_no_window(windows: Pipeline, *, is_null: bool):
         (pa.int32(), lambda key: int(key.replace("-", "")), True),
         (pa.int64(), lambda key: int(key.replace("-", "")), True),
         (pa.string(), lambda key: key, True),
-        # In the next cases, the values are not whole days, so an update is not possible.
+        # In the next cases, the pipeline cannot read the values as days, so it sends no update.
         (pa.int32(), lambda key: int(key[-2:]), False),
         (pa.float64(), lambda key: float(key.replace("-", "")), False),
         (pa.bool_(), lambda key: key.endswith("1"), False),

@@ -137,7 +137,7 @@ def test_count_of_one_of_two_tables(workspace: Workspace):
 
 @fact(_QUERY, Source.UNSTATED)
 def test_caption_of_the_only_table(workspace: Workspace):
-    """If a data source has only one logical table, its caption is the name of the table."""
+    """The only logical table of a data source has the name of its physical table as caption."""
     assert _counted(workspace, workspace.shared, "Extract") == [len(ROWS)]
 
 
