@@ -19,6 +19,14 @@ SLACK = timedelta(seconds=2)
 Likeness = Literal["equal", "counts", "differs"] | None
 
 
+SUPPOSED = (
+    "only the time stamp says that it took effect, and another user may have changed the time "
+    "stamp. This user may not ask for the job, or the server has removed the job; revisions cannot "
+    "be seen, and rows are not compared. Declare `reconcile`, or let this user ask for jobs (site "
+    "administrator)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """A request that took effect.

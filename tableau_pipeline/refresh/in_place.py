@@ -23,7 +23,8 @@ class InPlace:
 
     Attributes:
         late: the time windows of our earlier updates that may change the time stamp only now.
-        done: sentences about changes that took effect. A rename, a move and a removal of tags add one.
+        done: sentences about changes that took effect: each rename, move or removal of tags adds
+            one.
     """
 
     server: TableauSite

@@ -38,7 +38,7 @@ from tableau_pipeline.outcome import Distrust, sentence
 from tableau_pipeline.publishing.jobs import Jobs
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.claim import HeldClaim
-from tableau_pipeline.refresh.effects import Effects, misdirected
+from tableau_pipeline.refresh.effects import SUPPOSED, Effects, misdirected
 from tableau_pipeline.refresh.in_place import InPlace, look_up, require_found
 from tableau_pipeline.refresh.timing import phase
 
@@ -108,15 +108,6 @@ _NEXT_STEP = {
     Outcome.FAILED: "The next run publishes the full file.",
     Outcome.CANCELLED: "The next run sends it again.",
 }
-
-
-def _supposed(doing: str) -> str:
-    return (
-        f"{doing}: only the time stamp says that it took effect, and another user may have moved "
-        "that. This user may not ask for the job, or the server has removed it; revisions cannot "
-        "be seen, and rows are not compared. Declare `reconcile`, or let this user ask for jobs "
-        "(site administrator)"
-    )
 
 
 @contextmanager
@@ -321,8 +312,7 @@ class Sender:
         try:
             self.claim.append(intent)
         except (OSError, StoreError):
-            # The store may have the intent in spite of the error, and the next run would wait for
-            # its job.
+            # If the store has the intent in spite of the error, the next run waits for its job.
             with suppress(OSError, RefreshError):
                 self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise
@@ -398,9 +388,8 @@ class Sender:
                 window = Window(intent.recorded_at, end)
                 deduced = intent.model_copy(update={"is_deduced": True})
                 sent = self._record_done(deduced, before, effect.remote, window, ())
-                distrust = None if effect.is_proved else sent.distrust
-                sent = replace(sent, distrust=distrust)
-                return sent.warned(_supposed(doing)) if effect.is_supposed else sent
+                sent = replace(sent, distrust=None if effect.is_proved else sent.distrust)
+                return sent.warned(f"{doing}: {SUPPOSED}") if effect.is_supposed else sent
             if self.server.now() >= until:
                 break
             self.jobs.sleep(pause)
