@@ -107,7 +107,7 @@ def _peak(folder: Path, rows: int) -> int:
 
 
 def generated(path: Path, rows: int) -> Path:
-    """Write a CSV file with columns like those of the public data set of used cars on eBay."""
+    """Write a CSV file with columns similar to the public data set of used cars on eBay."""
     draw, first = random.Random(1), datetime(2016, 3, 1)
     with path.open("w", encoding="utf-8") as file:
         file.write(",".join(each.split()[0] for each in COLUMNS.split(", ")) + "\n")

@@ -42,7 +42,7 @@ def figure(
 
 
 def entry(benchmark: str, options: Mapping[str, str]) -> str:
-    """Return the key of a benchmark's results, with the options that change what it does.
+    """Return the key of a benchmark's results, with the options that change the benchmark.
 
     So the results of scale 1 and of scale 10 are separate entries.
     """

@@ -197,7 +197,7 @@ def _reading(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def administrator(environment: Mapping[str, str]) -> UserSeed:
-    """Return the administrator that the variables describe; the defaults are those of `ADMIN`."""
+    """Return the administrator that the variables describe; `ADMIN` has the default values."""
     ((token_name, token_secret),) = ADMIN.tokens
     token = environment.get(TOKEN_NAME) or token_name, environment.get(TOKEN_SECRET) or token_secret
     return replace(

@@ -27,7 +27,7 @@ def scheduled_assets(datasource: PublishedDatasource, graph: BaseAssetGraph) -> 
     """Return the keys of the assets that the schedule of a data source runs.
 
     Raises:
-        DeclarationError: the schedule cannot run the models first, as the declaration demands.
+        DeclarationError: the declaration requires the models to run first, but that is impossible.
     """
     if not runs_models(datasource):
         # One step makes both assets, and Dagster refuses to run a part of a step.
@@ -157,7 +157,7 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
                     )
                 )
         new = ", ".join(event.asset_key.to_user_string() for event in events)
-        # This sensor requests no runs. Give a reason, or else Dagster reports an empty result.
+        # This sensor requests no runs. Without a reason, Dagster would report an empty result.
         result = f"Reported new versions of {new}" if new else "No table has a new version"
         reason = "\n".join([*problems, result])
         return dg.SensorResult(asset_events=events, cursor=json.dumps(versions), skip_reason=reason)

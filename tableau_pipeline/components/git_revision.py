@@ -56,7 +56,10 @@ def _differences(old: Any, new: Any, *path: str) -> Iterator[tuple[tuple[str, ..
 
 
 def _parts(value: Any) -> Mapping[str, Any] | None:
-    """Map the YAML keys of a dataclass to its fields, or names to items of a tuple; else None."""
+    """Map the YAML keys of a dataclass to its fields, or the names of a tuple's items to the items.
+
+    Return None for other values.
+    """
     if is_dataclass(value):
         pydantic_fields: Any = getattr(value, "__pydantic_fields__", {})
         aliases = {name: info.validation_alias for name, info in pydantic_fields.items()}
@@ -97,7 +100,7 @@ _LOG = logging.getLogger(__name__)
 _FILES = ("defs.yaml", "defs.yml", "component.yaml")
 _STAYS = "nothing declares it any more: it stays on the server as it is, and no refresh updates it"
 _FORMER = (
-    "it was {old}, and with another key it is another data source: to go on with the former one, "
+    "the key was {old}, and another key means another data source: to go on with the former one, "
     "set key: {old}"
 )
 

@@ -37,7 +37,8 @@ def in_location(definitions: dg.Definitions) -> Generator[None]:
 def location_graph(context: dg.OpExecutionContext | dg.AssetExecutionContext) -> AssetGraph:
     """Return the asset graph of a step's code location.
 
-    Without a location, return the graph that `in_location` has set, or else the graph of the run.
+    Without a location, return the graph that `in_location` has set. If it has set none,
+    return the graph of the run.
     """
     location = location_of(context)
     if location is not None:

@@ -119,7 +119,7 @@ def _last(newest: StoredRecord) -> tuple[str, datetime] | None:
 
 
 def recorded_declaration(key: str, checkpoint: Checkpoint) -> Declaration:
-    """Derive the declaration of a data source published from files, as far as possible."""
+    """Derive as much as possible of the declaration of a data source published from files."""
     ((name, table),) = checkpoint.tables.items()
     is_json = any(column.type.startswith("json of ") for column in table.columns)
     return Declaration(

@@ -386,7 +386,7 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The number of requests that refreshes of one kind sent for a data source.
+    """The number of requests that the refreshes of a kind sent for a data source.
 
     Attributes:
         kind: the decision of these refreshes, such as "update".

@@ -171,8 +171,8 @@ class Checkpoint(Frozen):
         owner: the LUID of the owner before a publish, until a refresh has restored this owner.
         written: the names of the files with the metadata values that we wrote. If the outcome of a
             publish is unknown, there are several names, the newest first.
-        filters: phrases about the filters that decide which rows a user sees, as a refresh last
-            read them.
+        filters: phrases about the filters that decide which rows a user sees, from the last
+            refresh that read them.
         saved: users' edits of removed columns and calculations, until the columns return.
         late: the windows of our updates that had not yet changed `updated_at` when the refresh
             ended. Some sites change the time stamp late.

@@ -415,8 +415,8 @@ def _check_names(
 ) -> None:
     """Check that each caption differs from all other names that users see.
 
-    Users see the caption of a column, or else the column's name. The name of a calculation is also
-    its caption.
+    Users see the caption of a column, or its name if it has no caption. The name of a calculation
+    is also its caption.
     """
     shown: dict[str, str] = {}
     captions: list[tuple[str, str, tuple[str, ...]]] = []

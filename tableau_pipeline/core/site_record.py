@@ -43,7 +43,7 @@ class SiteFacts(Frozen):
         lists_jobs: maps LUIDs of users to whether the user may list jobs.
         refused_others: maps LUIDs of users to the time when the server refused an update because
             another user owns the data source.
-        job_words: maps the words for kinds of jobs in the site's list of jobs to our kinds.
+        job_words: the kind of job for each word that names a type of jobs in the site's job list.
     """
 
     release: str = ""

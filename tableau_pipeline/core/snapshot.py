@@ -17,7 +17,8 @@ from tableau_pipeline.hyper.types import Column, TypePolicy
 from tableau_pipeline.objects.kept_rows import LakeFolder
 from tableau_pipeline.outcome import Code
 
-# The name of the hash algorithm, because fingerprints of different algorithms are not comparable.
+# Each fingerprint records the name of its hash algorithm, because fingerprints of different
+# algorithms are not comparable.
 ROW_HASH_ALGORITHM = "xxhash64-nulls-1"
 # The "algorithm" of fingerprints for files without hashes of rows, such as files of a lake. These
 # fingerprints identify the files and their layouts, not the rows.
@@ -200,7 +201,7 @@ class Snapshot(Frozen):
         return self.paths_of(self.files)
 
     def paths_of(self, files: Iterable[DataFile]) -> tuple[str, ...]:
-        """Return the paths at which hyperd finds files of this version, downloaded if necessary."""
+        """Return local paths of files of this version; fetch files that are not on this machine."""
         files = tuple(files)
         return self.folder_of(files).paths([file.name for file in files])
 
@@ -262,8 +263,8 @@ class Snapshot(Frozen):
     def unhashed(self) -> Self:
         """Return this version as if its files had no hashes of rows.
 
-        Then hyperd computes the hashes. Two versions are comparable only if both have hashes of one
-        kind.
+        When hyperd reads the files of the returned version, it computes the hashes itself. Two
+        versions are comparable only if their hashes are of the same kind.
         """
         parts = []
         for part in self.parts:
@@ -285,7 +286,10 @@ class Snapshot(Frozen):
         return {str(part.partition): self._of([part]) for part in self.parts}
 
     def _of(self, parts: Sequence[Part]) -> Self:
-        """Return this version with only these parts, and with the columns that all parts share."""
+        """Return this version with only these parts.
+
+        If all of them have the same columns, these become the columns of the returned version.
+        """
         # Old partitions with equal columns are consistent, even if the newest write has other
         # columns.
         shared = {part.columns or self.columns for part in parts}
@@ -303,7 +307,7 @@ class Snapshot(Frozen):
                 return (
                     f'Model "{self.asset_key}": its partition {part.partition} differs from the '
                     f"newest one in its columns: {names or 'their order'}. Materialize "
-                    f"{part.partition} again, and the other partitions that are as old."
+                    f"{part.partition} again, and all other partitions with its old columns."
                 )
         return None
 

@@ -175,7 +175,7 @@ class KeyTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns: only compared columns, as the server accepts no others."""
+        """The names of the compared columns. The server accepts no other columns."""
         return tuple(dict.fromkeys(match.by for match in self.matches))
 
     @property

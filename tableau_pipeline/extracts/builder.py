@@ -259,8 +259,8 @@ class Builder:
         old, whole = self._published_snapshot(before)
         new, contents = self.models[table.model], (now.content, before.content)
         if old and not (old.fingerprint.is_additive and new.fingerprint.is_additive):
-            # At least one version lacks stored hashes, and only hashes of one kind can be compared.
-            # So let hyperd compute the hashes of both versions.
+            # At least one version lacks stored hashes, and only hashes of the same kind can
+            # be compared. So let hyperd compute the hashes of both versions.
             new, old = new.unhashed(), old.unhashed()
             contents = (now.content.unhashed(), before.content.unhashed())
         return TableChange(

@@ -41,10 +41,10 @@ def table_source(
     layouts: dict[Layout, list[str]] = {}
     if any(file.layout for file in files):
         # A file without a layout has each column under its own name and type. It may also have row
-        # hashes, which are not read here.
+        # hashes. If there are layouts, hyperd does not read these hashes, but computes them.
         plain = plain_layout(snapshot.columns)
         for file in files:
-            # Read other columns only if the hash of each row is needed.
+            # The hash of a row covers all columns. Without hashes, read only the included columns.
             layout = tuple(
                 stored
                 for stored in file.layout or plain
@@ -113,8 +113,8 @@ def desired_table(
         columns=snapshot.columns,
         all_rows=snapshot.fingerprint,
         content=snapshot.fingerprint,
-        # Name the key and the cursor: a refresh checks the rows for both before it records this
-        # content.
+        # Include the key and the cursor: before a refresh records this content, it checks that
+        # the rows suit both.
         key=table.policy.key if isinstance(table.policy, Diff) else (),
         cursor=table.policy.cursor if isinstance(table.policy, Append) else None,
     )

@@ -308,8 +308,8 @@ def open_hyper(
     """Open a `.hyper` file to read it ("r"), to change it ("a"), or to create or replace it ("w").
 
     Changes are made to a copy, which replaces the file when the block succeeds. So readers see all
-    changes or none, and an error leaves the file unchanged. A replaced file keeps its permissions.
-    If `path` is a link, the target of the link is replaced.
+    changes or no change, and an error leaves the file unchanged. A replaced file keeps its
+    permissions. If `path` is a link, the target of the link is replaced.
 
     Args:
         version: the format version of a new file.

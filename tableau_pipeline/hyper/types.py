@@ -29,7 +29,7 @@ def string_literal(text: str) -> str:
 
 
 EXTRACT_SCHEMA = "Extract"
-# The name of the column with the hash of each row, which is not published.
+# The name of the column with the hash of each row. This column is not published.
 ROW_HASH = "_row_hash"
 
 

@@ -78,8 +78,8 @@ class BadRows:
         for column, texts, misfits in zip(columns, chunk.columns, wrong, strict=True):
             if misfits[row].as_py():
                 text, type_ = texts[row].as_py(), column.type
-                # Quote the value. Texts from JSON already have quotes, unless the column is of text
-                # or time.
+                # Quote the value. In JSON, a text is still in its quotes, unless the column has a
+                # text or time type.
                 is_plain = is_text(type_) or is_time(type_)
                 is_quoted = self.files.format == "json" and not is_plain
                 value = text if is_quoted else f'"{text}"'

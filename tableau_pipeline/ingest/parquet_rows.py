@@ -178,7 +178,7 @@ def _texts(path: Path, name: str, values: pa.Array) -> pa.Array:
     try:
         return json_texts(values)
     except (OverflowError, ValueError) as error:
-        # Python cannot represent the year of a value, or a struct has two fields of one name.
+        # Python cannot represent the year of a value, or a struct has two fields of the same name.
         raise FilesError(
             f'{path.name}: column "{name}" has values that cannot be written as JSON: {error}'
         ) from error

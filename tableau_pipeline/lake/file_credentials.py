@@ -20,7 +20,7 @@ _EXPIRY = {
 
 
 def of_table(table: Table, url: str) -> Credentials | None:
-    """Return the credentials for the files of a table; None to use those of the environment.
+    """Return the credentials for a table's files; None to use the environment's credentials.
 
     Credentials that the catalog hands out for the table come before credentials in its settings.
 

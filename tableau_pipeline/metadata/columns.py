@@ -85,7 +85,7 @@ class ColumnAdjustment(Document):
         """Add the file's new columns, remove columns that the file lacks, and change types.
 
         Raises:
-            ValueError: the tables of the `.tds` differ from those of the file.
+            ValueError: the tables of the `.tds` differ from the tables of the file.
         """
         if (have := {table for table, _ in self.locals}) != set(tables):
             raise ValueError(

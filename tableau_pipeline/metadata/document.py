@@ -128,8 +128,8 @@ _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
 _FEATURES = re.compile(r"(?:_\.fcp\.\w+\.(?:true|false)\.\.\.)+")
 # The namespace of attributes that belong to users or the user interface.
 USER = "http://www.tableausoftware.com/xml/user"
-# The beginning of the name of a column that represents a whole table. The id of the table follows,
-# which is not stable.
+# The beginning of the name of a column that represents a whole table. The rest of the name is the
+# id of the table, which is not stable.
 TABLE_COLUMN = "[__tableau_internal_object_id__]"
 # The default aggregations of fields; the keys are types. The default for other types is "Count".
 AGGREGATIONS = MappingProxyType(
@@ -254,8 +254,8 @@ class Document:
     """The parts of a `.tds` by name.
 
     Attributes:
-        part: the element whose list of columns is used: "extract" if it has such a list, else
-            "connection".
+        part: the element whose list of columns is used: "extract" if it has such a list;
+            otherwise "connection".
         records: the columns in the list of `part`.
         locals: the local names of columns; the keys are pairs (table, column).
         columns: the elements of fields; the keys are local names.
@@ -267,7 +267,7 @@ class Document:
 
     def __init__(self, root: Element) -> None:
         self.root = root
-        # Prefer the columns of an extract to those of the database from which it was extracted.
+        # Prefer the columns of an extract to the columns of the database behind the extract.
         records = {part: [*_records(root, part)] for part in ("extract", "connection")}
         self.part = "extract" if records["extract"] else "connection"
         self.records = records[self.part]

@@ -84,7 +84,10 @@ def _fault_of_numbers(part: str) -> str | None:
     if (groups and "0" in last and len(last) < _THOUSANDS) or re.search(r",.*[0#]", fraction):
         # In a format, commas and points mean the same in every locale. Tableau shows the separators
         # of the reader's locale.
-        return "in a number format, a comma separates thousands and a point decimals: #,##0.00"
+        return (
+            "in a number format, a comma separates thousands, and a point separates decimals: "
+            "#,##0.00"
+        )
     return None
 
 

@@ -186,7 +186,7 @@ class Tds(Document):
     def _calculation(
         self, path: FieldPath, name: str, names: Mapping[str, str]
     ) -> Iterator[tuple[FieldPath, str, str]]:
-        """Yield the values of a declared calculation, or else of a user's field with its name."""
+        """Yield the values of a declared calculation, or of the user's field that has its name."""
 
         def shown(formula: str) -> str:
             return with_fields(

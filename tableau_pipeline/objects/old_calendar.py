@@ -101,7 +101,7 @@ def _may_be_old(metadata: pq.FileMetaData, leaf: int, type_: pa.DataType) -> boo
     if (limit := _limit(type_)) is None:
         return False
     if _is_int96(metadata, leaf):
-        # Do not use the statistics of INT96 columns: their order is not that of time.
+        # Do not use the statistics of INT96 columns: their order is not the order of time.
         return True
     first = pa.scalar(limit, type_).value
     for group in range(metadata.num_row_groups):

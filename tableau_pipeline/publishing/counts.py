@@ -248,7 +248,7 @@ def _formulas(
         and (table is None or field.get("logicalTableId") == table)
     }
     formulas: dict[str, bool] = {}
-    # Count a column without NULL, as every version of the service can. If another table has a
+    # Count a column without NULL: every version of the service can do this. If another table has a
     # column of the same name, the service appends the name of the table to the name of the field.
     if key and (caption := captions.get(key) or captions.get(f"{key} ({name})")):
         formulas[f"COUNT({bracketed(caption)})"] = False

@@ -22,8 +22,8 @@ _STATUSES = {
 # The kind of job for each word that Tableau's own clients and test suites use. The keys are the
 # words in lower case, without "_".
 KINDS: Mapping[str, JobKind] = {"updateuploadedfile": "update", "publishdatasource": "publish"}
-# Words from Tableau's reference, in the same form, for jobs that neither publish nor update data
-# sources.
+# Words from Tableau's reference for jobs that neither publish nor update data sources. These words,
+# too, are in lower case, without "_".
 _OTHER_KINDS = frozenset({"refreshextracts", "incrementextracts", "runflow"})
 
 

@@ -222,7 +222,7 @@ class PropertiesOnServer:
 
 
 def _words(value: str | None) -> Sequence[str]:
-    """Return the words of a value; compare values by words, as servers may change line ends."""
+    """Return the words of a value, to compare values although servers may change line ends."""
     return (value or "").split()
 
 
@@ -378,7 +378,7 @@ def set_warning(site: TableauSite, luid: str, tag: str, text: str | None) -> Non
     warning, endpoint = f"{text} ({tag})" if text else None, site.tsc.datasources
     warnings = quality_warnings(site, luid)
     ours = {id_: message for id_, message in warnings if message.endswith(f"({tag})")}
-    # TSC's own call removes all warnings, including those of users.
+    # TSC's own call removes all warnings, including users' warnings.
     for outdated in [id_ for id_, message in ours.items() if message != warning]:
         url = f"{_warnings_url(site)}/{outdated}"
         site.ask(f"Removing data quality warning {outdated}", partial(endpoint.delete_request, url))

@@ -19,7 +19,7 @@ from tableau_pipeline.publishing.tsc_internals import NonXMLResponseError
 
 # The largest page that Tableau returns, in items.
 _PAGE_SIZE = 1000
-# The most pages that we read: no site has a million items of one kind.
+# The most pages that we read: no site has a million items of the same kind.
 _MOST_PAGES = 1000
 # The server splits a tag at these characters.
 _TAG_SEPARATORS = re.compile(r"[\s,]")
@@ -177,7 +177,10 @@ def revision_number(revision: TSC.RevisionItem) -> int:
     """
     number = str(revision.revision_number)
     if not number.isdecimal():
-        raise BadAnswerError(f"does not answer like a Tableau Server: it has a revision {number}.")
+        raise BadAnswerError(
+            f'does not answer like a Tableau Server: it sent "{number}" as the number of a '
+            "revision."
+        )
     return int(number)
 
 
@@ -361,7 +364,10 @@ def probe(tsc: TSC.Server) -> object:
 
 
 def session_is_alive(tsc: TSC.Server) -> bool:
-    """Return whether the session is alive, as a server may wrongly report that it has ended."""
+    """Return whether the session is alive.
+
+    Use this function because a server may wrongly report that a session has ended.
+    """
     try:
         probe(tsc)
     except TSC.FailedSignInError:

@@ -117,8 +117,8 @@ class ConnectedApp:
             "jti": str(uuid4()),
             "aud": "tableau",
             "sub": self.username,
-            # Request only the scopes that we need, as a server may refuse a token with an unknown
-            # scope.
+            # Request only the scopes that we need, because a server may refuse a token with an
+            # unknown scope.
             "scp": [
                 *_SCOPES,
                 *(["tableau:viz_data_service:read"] if self.counts else []),

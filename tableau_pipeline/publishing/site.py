@@ -125,7 +125,8 @@ class TableauSite:
         return str(self.tsc.user_id)
 
     def user(self, luid: str = "") -> tuple[str, str]:
-        """Return the name and site role of a user (by default ours); LUID and "" if hidden."""
+        """Return a user's name and site role; the LUID and "" if the server hides the user."""
+        # By default, look up the signed-in user.
         luid = luid or self.user_id
         # If a connected app may not read users, the server answers that the session has ended.
         with suppress(SignInError):
@@ -267,8 +268,8 @@ class TableauSite:
         Args:
             revisions: whether to request the newest revision of each data source, one by one.
         """
-        # Do not use a filter: it matches whole tags only, and ":" separates its parts. Collect the
-        # items by id: if the site changes between two requests, an item may be on two pages.
+        # Do not filter: a filter matches whole tags only, and cannot express the ":" in our tags.
+        # Collect items by id: if the site changes between requests, an item may be on two pages.
         items = {str(item.id): item for item in rest.iterate(self.tsc.datasources)}
         return [
             rest.remote_datasource(self.tsc, item, revision=revisions)
@@ -300,10 +301,9 @@ class TableauSite:
     def publish(
         self, upload: str, *, name: str, project_id: str, mode: PublishMode, suffix: str = ".hyper"
     ) -> str:
-        """Publish an uploaded file with this suffix. Never repeat a request that may have arrived.
+        """Publish an uploaded file with this suffix; return the id of the server's job.
 
-        Returns:
-            The id of the server's job.
+        Never repeat a request that may have arrived.
 
         Raises:
             RefusedError, NotAcceptedError: the server refused the request, which had no effect.
@@ -326,8 +326,8 @@ class TableauSite:
         jobs = TSC.JobItem.from_response(answer.content, self.tsc.namespace)
         if not jobs or not jobs[0].id:
             raise RefreshError(
-                f'Publishing "{name}" as a job: the server accepted it, but named no job. The next '
-                "run finds out what it did."
+                f'Publishing "{name}" as a job: the server accepted the request, but named no job. '
+                "The next run finds out whether the file was published."
             )
         return str(jobs[0].id)
 
@@ -409,7 +409,7 @@ class TableauSite:
 
     def may_read_jobs(self) -> bool:
         """Return whether this user may ask for jobs by id."""
-        # Ask for a job that never existed: the server refuses a user without the right even then.
+        # Ask for a job that never existed: the server still refuses a user who may not read jobs.
         return self.job("00000000-0000-4000-8000-000000000000") is not NoJob.HIDDEN
 
     def jobs(
@@ -422,13 +422,13 @@ class TableauSite:
 
         Args:
             since: a time of the server's clock; the result lacks jobs that were created earlier.
-            words: the kind of job for each job type in the list, learned by earlier refreshes.
+            words: the kind of job for each word that earlier refreshes found in the job list.
         """
         items = self._listed_jobs(since)
         return None if items is None else job_list.jobs_possibly_of(name, items, words)
 
     def words_of_jobs(self, *, since: datetime) -> Mapping[str, str] | None:
-        """Return the type of each job, as the list words it, by job id; None if jobs are hidden."""
+        """Return the job list's word for each job's type, by job id; None if the list is hidden."""
         items = self._listed_jobs(since)
         return items if items is None else {str(item.id): item.type or "" for item in items}
 
@@ -495,7 +495,7 @@ class TableauSite:
         """
         if limit is None:
             size = packages.megabytes_of(self.tsc, luid)
-            # The server rounds the size of the packed or unpacked file: allow twice the size.
+            # The server reports a rounded size, perhaps of the unpacked file: allow twice the size.
             limit = 2 * (size + 1) * 2**20 if size is not None else _LARGEST_DOWNLOAD
         with packages.open_content(self.tsc, luid, limit=limit) as answer:
             return packages.save_content(answer, folder / "content")
@@ -544,11 +544,11 @@ class TableauSite:
         Raises:
             RefreshError: the server cannot count, or does not let this user ask.
         """
-        # Do not ask without this right: the server would answer that the session has ended.
+        # Do not ask without this scope: the server would answer that the session has ended.
         if not self.may_count:
             raise RefreshError(
                 "the token of the connected app lacks the scope tableau:viz_data_service:read; "
-                "reconcile: {by: server} asks for it"
+                "set reconcile: {by: server}, so that the pipeline requests this scope"
             )
         return counts.count_rows(self.tsc, luid, keys, fresh=fresh)
 

@@ -134,5 +134,5 @@ def require_found(remote: RemoteDatasource | None, what: str) -> RemoteDatasourc
 
 
 def look_up(server: TableauSite, luid: str) -> RemoteDatasource:
-    """Return the data source with this LUID; the errors are those of `require_found`."""
+    """Return the data source with this LUID; raise the same errors as `require_found`."""
     return require_found(server.find_by_luid(luid), f"Data source {luid}")

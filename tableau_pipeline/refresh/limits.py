@@ -138,7 +138,7 @@ class _Changes:
         return change_problem(table, self.published(name), lambda: self.of(name))
 
     def too_many(self, table: str, share: Fraction) -> str | None:
-        """Return a phrase if more than this share of the published rows may change; else None."""
+        """Return a phrase if more than this share of published rows may change; otherwise None."""
         return too_many(self.published(table), lambda: self.of(table), share)
 
     def _count(self, table: str) -> int | None:

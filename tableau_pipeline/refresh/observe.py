@@ -97,7 +97,7 @@ class Base:
 
     @property
     def filters_found(self) -> tuple[str, ...]:
-        """The filters that decide which rows a user sees, as found now or by the last refresh."""
+        """The filters that decide which rows a user sees: found now, or by the last refresh."""
         if self.metadata and self.metadata.tds:
             return tuple(self.metadata.filters)
         return self.filters
@@ -115,7 +115,7 @@ def recorded(declaration: Declaration, recovered: Recovered) -> Base:
         checkpoint=checkpoint,
         distrust=recovered.distrust or checkpoint.distrust,
         rows=recovered.rows,
-        # Assume that no user edited the metadata, as the server is not asked. With any digest of
+        # The server is not asked, so assume that no user edited the metadata. With any digest of
         # `left`, `is_edited` is False.
         metadata=Metadata(min(recovered.left), columns=None) if recovered.left else None,
         filters=recovered.filters,

@@ -238,7 +238,7 @@ class Planner:
         """Look at the data source on the server.
 
         Args:
-            looks_only: whether the declared project may be missing, as nothing will be published.
+            looks_only: whether the declared project may be missing, because nothing is published.
         """
         declaration = self.setup.declaration
         if self.site is None:

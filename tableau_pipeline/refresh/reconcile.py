@@ -128,7 +128,7 @@ class Reconciler:
         return self._compare_download(checkpoint, remote, values=True)
 
     def likeness(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Likeness:
-        """Compare the published rows with a checkpoint, by values if possible, else by counts."""
+        """Compare the published rows with a checkpoint: by values or, if necessary, by counts."""
         reconciliation = self.compare_rows(checkpoint, remote)
         by_values = not reconciliation.skipped
         if reconciliation.skipped and self.declaration.reconcile and self._rule.by != "download":

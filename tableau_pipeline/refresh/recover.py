@@ -124,7 +124,7 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
     # The list lacks a request that a gateway still holds, and may hand on for the server to queue.
     arrived = intent.recorded_at + timedelta(seconds=min(jobs.timeouts.arrival, seconds))
     remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
-    # List jobs by both names of the data source, as another user may have renamed it.
+    # List jobs by both names of the data source, because another user may have renamed it.
     for name in {intent.name, remote.name if remote else intent.name}:
         for pause in jobs.pauses():
             # Cut off fractions of seconds like the server, or our job would seem older than the

@@ -286,7 +286,7 @@ def _of_a_rollback(refusal: Refusal) -> Refusal:
 
 
 def _effective_options(setup: Setup, options: Options) -> Options:
-    """Return the options, with those of the deployment, the approval and the saved plan added."""
+    """Add the options of the deployment, the approval and the saved plan; return all options."""
     takeover = {Accept.TAKEOVER} if setup.takeover else set()
     approved = options.approval.accept if options.approval else ()
     options = replace(options, accept=options.accept | takeover | {*approved})

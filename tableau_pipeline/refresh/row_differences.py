@@ -278,7 +278,7 @@ def diff(
 def _find_published(
     setup: Setup, server: TableauSite, record: Checkpoint | None
 ) -> RemoteDatasource:
-    """Return the data source in our records, or else the one with the declared name and project."""
+    """Return the data source in our records; without a record, find it by name and project."""
     declaration = setup.declaration
     if record and record.luid:
         remote, reason = server.find_by_luid(record.luid), "it is no longer on the server"

@@ -212,7 +212,7 @@ class Sender:
     ) -> Sent:
         """Change rows of the published data source.
 
-        The errors are those of `publish` and of `TableauSite.update`.
+        This raises the errors of `publish` and of `TableauSite.update`.
 
         Args:
             batch: the actions on the tables in `payload`, as JSON.
@@ -342,8 +342,8 @@ class Sender:
             stamp = self.server.updated_at(str(intent.luid))
             stamps.extend([stamp] if stamp else [])
 
-        # Read the time stamp during the wait: at the end, our own time stamp hides those of other
-        # users.
+        # Read the time stamp during the wait: at the end, the time stamp of our request
+        # hides the time stamps of other users.
         status = self.jobs.wait(str(intent.job_id), meanwhile=look if intent.luid else None)
         if isinstance(status, NoJob):
             return self._wait_for_effect(intent, before, status, doing=doing)

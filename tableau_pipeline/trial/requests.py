@@ -36,7 +36,7 @@ _PUBLISH, _UPDATE = "publish_datasource", "update_uploaded_file"
 # The ids of tables in a .tds: in the form of Tableau Desktop, and in another form.
 _DESKTOP = re.compile(rb"Extract \(Extract\.Extract\)_[0-9A-Fa-f]{32}")
 _PLAIN = re.compile(rb"\bExtract_[0-9A-Fa-f]{32}")
-# Edits like those of users.
+# Edits such as users make.
 _EDITS: dict[FieldPath, str] = {
     ("field", "Extract", "name", "caption"): "Label",
     ("calculation", "Doubled", "formula"): "[id] * 2",

@@ -236,7 +236,7 @@ def documented(command: str, where: str = "reference/commands.md") -> list[str]:
 
 
 def transcript(command: str, where: str = "reference/commands.md") -> str:
-    """The output in a command's first transcript, from the tests or else from a page."""
+    """The output in a command's first transcript: in the tests' file, otherwise on a page."""
     blocks = [*TRANSCRIPTS.whole.blocks("console"), *page(where).whole.blocks("console")]
     text = next(each for each in blocks if each.startswith(f"$ {command}\n"))
     return text.partition("\n")[2]

@@ -437,8 +437,8 @@ def test_mistakes_with_definitions_of_dagster(
     result = mistaken.run("plan").errors
     assert 'has no "PublishedDataSource": did you mean "PublishedDatasource"?' in result
     assert f"{file}:" in result
-    # Dagster's own loader accepts a model that it does not know, as a model of another code
-    # location. The commands report it.
+    # Dagster's own loader takes an unknown model for a model of another code location, and accepts
+    # it. The commands report it.
     mistaken.declare("gates", tables={"flights": {"model": "gate_model"}})
     models = "import dagster as dg\n\ngates_model = dg.AssetSpec('gates_model')\n"
     (tmp_path / "mistaken" / "defs" / "models.py").write_text(models, "utf-8")

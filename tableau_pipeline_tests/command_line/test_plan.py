@@ -1,4 +1,4 @@
-"""The command `plan` for reviewers: offline, and compared with a git revision."""
+"""The command `plan` for reviewers: without the server, or in comparison with a git revision."""
 
 import os
 import re
@@ -103,7 +103,8 @@ def test_base(review: World, caplog: pytest.LogCaptureFixture):
         result = review.run("plan", "--base", "main")
         offline = review.run("plan", "--base", "main", "--offline")
     assert masked(result.text) == masked(_WHOLE.blocks("console")[0].partition("\n")[2])
-    # Compare with the page's excerpt. `documented` would find the transcript of the tests.
+    # Compare with the page's excerpt, too. The helper `documented` would return the transcript that
+    # is kept with the tests.
     excerpt = "\n".join(masked(page(PAGE).whole.blocks("console")[0].partition("\n")[2]))
     pattern = re.escape(excerpt).replace(re.escape("..."), ".*")
     assert re.fullmatch(pattern, "\n".join(masked(result.text)), re.DOTALL)
@@ -159,7 +160,8 @@ def test_a_revision_that_cannot_be_read(review: World, tmp_path: Path):
     assert result.code == 1
     assert 'git knows no revision "mian"' in result.errors
     assert "fetch-depth: 0" in result.errors
-    # `main` declares a component whose code the branch has removed.
+    # `main` declares a component whose code does not exist in the working tree, as if the branch
+    # had removed the code.
     gone = review.root / review.name / "defs" / "gone" / "defs.yaml"
     gone.parent.mkdir()
     gone.write_text(f"type: {review.name}.gone.Component\n", "utf-8")
@@ -246,7 +248,7 @@ def test_nothing(review: World):
 
 
 def test_records_without_runs(review: World, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: without DAGSTER_HOME, `plan` ignores records, or hides unknown check results."""
+    """Prevents: without DAGSTER_HOME, `plan` ignores records, or omits its note on checks."""
     monkeypatch.delenv("DAGSTER_HOME")
     result = review.run("plan", "--offline", "seats")
     assert result.code == 0, result.text + result.errors
@@ -264,7 +266,7 @@ def test_another_key(review: World):
         result = review.run("plan", "--base", "main", "all_flights").text
     finally:
         file.write_text(text, "utf-8")
-    assert "key: it was flights, and with another key it is another data source" in result
+    assert "key: the key was flights, and another key means another data source" in result
 
 
 @pytest.mark.slow

@@ -218,7 +218,7 @@ def test_the_web_ui_shows_each_publish_once(location: Location, publish: Publish
     assert not publish(1)
     assert "Nothing new" in tick(location)
     assert publish(4)
-    # A refusal before the next tick hides no publish.
+    # The next tick shows the publish, although a refusal followed it.
     assert not publish(1)
     assert tick(location) == "Shown: Sales"
     assert "Nothing new" in tick(location)
@@ -294,7 +294,7 @@ def test_a_damaged_record_hides_no_other(location: Location, publish: Publish):
 
 @pytest.mark.slow
 def test_a_damaged_record_stops_no_lineage(location: Location, publish: Publish, tmp_path: Path):
-    """Prevents: one damaged record keeps the refreshes of all data sources from a catalogue."""
+    """Prevents: one damaged record stops the reports of all refreshes to a catalogue."""
     assert publish(4)
     *_, newest = record_files(location.instance, key_of())
     newest.write_text("{", "utf-8")

@@ -132,7 +132,7 @@ def original(derived: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_renamed_columns_keep_their_values(original: pd.DataFrame, derived: pd.DataFrame) -> None:
-    """Prevents: two columns of one type change places."""
+    """Prevents: two columns of the same type change places."""
     names = {
         "carrier": "carrier",
         "flight": "flight_number",

@@ -64,8 +64,8 @@ def test_file_holds_the_tables_and_the_keys_between_them(story: Story, tmp_path:
 
 def test_commands(story: Story, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
     """Prevents: after the demo, a command shows something that the page does not show."""
-    # Refresh again, because the last refresh of another test may have failed. This refresh finds
-    # nothing to do, as the last one of the demo.
+    # Refresh again, because the last refresh of another test may have failed. Like the last
+    # refresh of the demo, this refresh finds nothing to do.
     job = story.definitions.resolve_implicit_global_asset_job_def()
     keys = [key for each in datasources() for key in asset_keys(each.key)]
     assert job.execute_in_process(instance=story.instance, asset_selection=keys).success

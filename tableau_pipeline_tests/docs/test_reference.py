@@ -110,7 +110,7 @@ _MOST_LINES = 150
 
 
 def test_demo_table(story: Story):
-    # Prevents: the figures in README are not those of the demo.
+    # Prevents: the figures in README differ from the figures of the demo.
     lines = re.findall(r"^(.*?)  +(NYC \w+)  +(.*?)  +(.*)$", README.sections["Try it"].text, re.M)
     figures = [
         (line.chapter.title, line.datasource, done.decision, done.rows, done.deleted, done.inserted)

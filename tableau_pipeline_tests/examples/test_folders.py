@@ -57,7 +57,7 @@ class Example:
         assert re.fullmatch(pattern, found), f"{self.name} wrote\n{found}"
 
     def _type(self, command: str) -> str:
-        """Run a command; return its line and, if the program is ours, its output."""
+        """Run a command; return its line, and the output if it is a command of this project."""
         program, _, rest = command.partition(" ")
         if program == "tableau-pipeline":
             result = self.world.type(rest)

@@ -24,7 +24,7 @@ def source(
 ) -> TableSource:
     """Store columns in some Parquet files, and return the table of these files."""
     rows = columns if isinstance(columns, pa.Table) else pa.table(columns)
-    # A column that has only NULLs gets the type of integers, as it has no type of its own.
+    # A column that has only NULLs has no type of its own: give it the type of integers.
     types = [pa.int64() if pa.types.is_null(kind) else kind for kind in rows.schema.types]
     rows = rows.cast(pa.schema(list(zip(rows.column_names, types, strict=True))))
     folder.mkdir(parents=True, exist_ok=True)

@@ -161,7 +161,7 @@ def test_columns_follow_the_file():
 
 
 def test_new_columns_that_differ_only_in_case():
-    """Prevents: Tableau sees two fields of one name, or a column is renamed for no reason."""
+    """Prevents: Tableau sees two fields of the same name, or a column is renamed for no reason."""
     shape = SHAPES["migrated"]
     columns = [each for each in shape.tables["Orders"] if each[0] != "day"]
     columns += [("DAY", "DATE"), ("TWICE", "TEXT"), ("large", "TEXT")]

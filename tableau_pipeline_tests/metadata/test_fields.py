@@ -133,9 +133,9 @@ def test_formats(written: str, found: str):
         ("yyyy-MM-ddTHH:mm", 'no "T", unless it is in quotes'),
         ("#,##0 EUR", "text of a number format goes in quotes"),
         ("n0 kr", "text of a number format goes in quotes"),
-        ("0,00", "a comma separates thousands and a point decimals"),
-        ('#.##0,00" EUR"', "a comma separates thousands and a point decimals"),
-        ("#,##0;(#.##0,0)", "a comma separates thousands and a point decimals"),
+        ("0,00", "a comma separates thousands, and a point separates decimals"),
+        ('#.##0,00" EUR"', "a comma separates thousands, and a point separates decimals"),
+        ("#,##0;(#.##0,0)", "a comma separates thousands, and a point separates decimals"),
     ],
 )
 def test_formats_that_tableau_does_not_know(written: str, problem: str):
@@ -167,7 +167,7 @@ def test_formats_of_types(written: str, datatype: str, *, fits: bool):
 
 
 def test_a_calculation_has_a_format_of_its_type():
-    """Prevents: a calculation of numbers gets a date format, which Tableau ignores."""
+    """Prevents: a calculation of the default type, real, gets a date format that has no effect."""
     with pytest.raises(ValidationError, match="'yyyy-MM-dd' is a date format"):
         Calculation(name="Day", formula="TODAY()", format="yyyy-MM-dd")
     assert Calculation(name="Day", formula="TODAY()", format="yyyy-MM-dd", type="date")

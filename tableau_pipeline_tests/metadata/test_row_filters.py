@@ -58,7 +58,7 @@ def test_a_filter_survives_what_is_declared(has: RowFilter):
 
 @EACH
 def test_a_column_of_a_filter_is_missed(has: RowFilter):
-    """Prevents: a filter stays after its column has gone, and silently hides all rows or none."""
+    """Prevents: a filter stays after its column has gone, and silently hides all rows or no row."""
     source = filtered(has)
     (table,) = source.tables
     before = read_metadata(source.content).filters
@@ -80,7 +80,7 @@ def test_a_filter_that_is_changed():
 
 
 def test_a_filter_on_no_field():
-    """Prevents: the pipeline cannot name a filter on Measure Names, which is not a column."""
+    """Prevents: the pipeline cannot name a filter on Measure Names, because it is no column."""
     names = "<filter class='categorical' column='[federated.1].[:Measure Names]' />"
     source = filtered(RowFilter(names, (), ()))
     assert [*read_metadata(source.content).filters] == ['the filter on ":Measure Names"']

@@ -74,7 +74,7 @@ def claim(
 
 
 def open_claims(journal: SimulatedJournal) -> list[str]:
-    """Return the run with an open claim, as a list of at most one run."""
+    """Return a list with the run that has an open claim; [] if there is no such run."""
     held = journal.history().claim
     return [held.owner.run_id] if held else []
 

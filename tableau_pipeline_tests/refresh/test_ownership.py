@@ -74,7 +74,7 @@ def test_foreign_data_source_is_untouched(pipeline: Pipeline):
 def test_create_that_was_cut_off_takes_no_foreign_one(
     pipeline: Pipeline, user: tuple[str, str], tag: str
 ):
-    """Prevents: after a create was cut off, a refresh replaces a data source of somebody else."""
+    """Prevents: after an interrupted create, a refresh replaces another user's data source."""
     assert killed_before(pipeline, "publish")
     theirs = other_users.publishes(pipeline, flights(3), user=user, tag=tag)
     left_alone(pipeline, theirs.id, refusal="adopt: true")

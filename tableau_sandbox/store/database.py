@@ -39,7 +39,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """Commit all changes of the block, or none after an error; blocks may be nested."""
+        """Commit all changes of the block; commit nothing after an error. Blocks may be nested."""
         with self.lock:
             if self._connection.in_transaction:
                 yield

@@ -1,7 +1,7 @@
 """The process that starts the runs of a host, as a code server does.
 
-It reads orders from stdin, one line of JSON each, and carries each order out in a new process. It
-reports to stdout when a run stops or ends.
+It reads orders from stdin, one line of JSON each. An order either starts a run in a new process, or
+sends a signal to a run. It reports to stdout when a run stops or ends.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 import dagster as dg
-import dagster_postgres  # noqa: F401 - runs are forked, so that what is imported here is imported once
+import dagster_postgres  # noqa: F401 - imported here once, instead of in each forked run
 
 from tableau_pipeline.components import PublishedDatasource
 from tableau_pipeline.components.published_datasource import refresh_assets
@@ -55,7 +55,8 @@ class Stop:
     Attributes:
         place: the function, as "module:function".
         after: whether the process stops only when the function returns.
-        within: another function, in the same form, which must have been called before.
+        within: another function, also as "module:function". Calls of `place` before the first call
+            of this function do not count.
         gives_up: whether the process soon gives up on an object store that is gone.
     """
 

@@ -163,7 +163,7 @@ def test_a_revision_without_a_number(server: Server):
     with (
         server.saying("GET", f"{ITEM}/revisions", odd),
         server.saying("GET", ITEM, xml(BY_ID)),
-        pytest.raises(RefreshError, match="like a Tableau Server: it has a revision new"),
+        pytest.raises(RefreshError, match='like a Tableau Server: it sent "new" as the number'),
     ):
         server.site.find_by_luid(LUID)
 
@@ -216,7 +216,7 @@ def test_who_may_publish(server: Server):
 
 
 def test_projects_within_others(server: Server):
-    """Prevents: a path leads to the wrong project among several projects of one name."""
+    """Prevents: a path leads to the wrong project among several projects of the same name."""
     answer = page(
         "projects",
         project("Sales", "1"),

@@ -42,14 +42,14 @@ def star() -> Declaration:
 
 
 def held() -> Declaration:
-    """A data source that `write` leaves with a hold and an update without a recorded outcome."""
+    """A data source that `write` leaves held, with an update whose outcome is not recorded."""
     table = Table("flights", "held", policy=Diff(("flight_id",)), guard=LAX)
     return replace(declared("Held"), tables=(table,))
 
 
 @contextmanager
 def opened(folder: Path, declaration: Declaration) -> Generator[Pipeline]:
-    """Run the sandbox of a folder, and yield a pipeline with its files there."""
+    """Run a sandbox with its files in `folder`; yield a pipeline that keeps its files there."""
     with running_sandbox(folder / "sandbox") as sandbox, session(sandbox) as eyes:
         yield Pipeline(sandbox, eyes, folder / "data", declaration)
 

@@ -48,8 +48,8 @@ class Mutation(NamedTuple):
     """The removal of a safeguard.
 
     Attributes:
-        seed: the seed of a history that fails without the safeguard. This history is played
-            first, as a search takes long.
+        seed: the seed of a history that fails without the safeguard. The test plays this
+            history first, because a search takes long.
         without: returns a context manager, in whose context refreshes lack the safeguard.
     """
 

@@ -148,7 +148,7 @@ class Refresh:
 
     @property
     def contents(self) -> dict[str, Content]:
-        """The contents of the models, in the versions that were read, else in the newest."""
+        """The contents of the models: of the versions that were read, otherwise of the newest."""
         return {
             table.model: self.store.contents[
                 table.model, self.versions.get(table.model) or self.store.number(table.model)

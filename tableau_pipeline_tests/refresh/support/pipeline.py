@@ -54,13 +54,13 @@ Around = Callable[[Any], Any]
 
 
 def session(sandbox: Sandbox, user: str = "", password: str = "") -> AbstractContextManager:
-    """Sign in by password, as a token has only one session at a time."""
+    """Sign in by password, because a token has only one session at a time."""
     credentials = Password(user or sandbox.user, password or sandbox.password)
     return signed_in(sandbox.url, site="", credentials=credentials, ca_bundle=None, log=LOG)
 
 
 def published_rows(site: TableauSite, luid: str) -> pa.Table:
-    """The rows of a data source of one table, as a download has them."""
+    """The rows in a download of a data source with one table."""
     with TemporaryDirectory() as folder, ZipFile(site.download(luid, Path(folder))) as package:
         (member,) = (name for name in package.namelist() if name.endswith(".hyper"))
         file = Path(package.extract(member, folder))

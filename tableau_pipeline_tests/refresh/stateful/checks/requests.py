@@ -70,7 +70,7 @@ class Requests:
         self.tableau.fate, self.tableau.on_job = self._fate, self._on_job
 
     def data_source(self) -> Datasource | None:
-        """The data source that our last request changed, else the one at the declared place."""
+        """The data source that our last request changed, or else the one at the declared place."""
         declared, elsewhere = self.history.declaration, self.history.luids_elsewhere
         candidates = [d for d in self.tableau.datasources() if d.luid not in elsewhere]
         place = declared.name, declared.project

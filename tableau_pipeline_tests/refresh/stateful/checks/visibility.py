@@ -110,7 +110,7 @@ def note_rows(history: Any, state: State) -> None:
 def is_visible(history: Any, change: UserChange) -> bool:
     """Whether the time stamp or a revision shows a change.
 
-    Some changes move neither of the two. The time stamp also does not show a change that happens
+    Some changes affect neither of the two. The time stamp also does not show a change that happens
     while a request of ours takes effect, or in the same second.
     """
     if change.is_certain or change.stamp is None:

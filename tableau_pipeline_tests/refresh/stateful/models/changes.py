@@ -198,7 +198,7 @@ def _row(model: Model, slot: int, numbers: Sequence[int]) -> Row:
 
 
 def _set(model: Model, row: int, column: int, number: int | None, *, bound: bool) -> Content:
-    """Change a value of a row: of a key or cursor if `bound`, else of another column."""
+    """Change a value of a row: of a key or cursor if `bound`, otherwise of another column."""
     content = model.content
     columns = [
         n for n, col in enumerate(content.columns) if (col.role in ("key", "cursor")) is bound
