@@ -137,7 +137,7 @@ def completed(sandbox: Sandbox, server: tsc.Server, job: tsc.JobItem) -> tuple[d
 
 
 def test_changes_within_a_second_may_share_a_stamp(new_server: NewServer, one_row: Path):
-    # Prevents: tests of a pipeline never show two changes with one time stamp.
+    # Prevents: tests of a pipeline never show two changes with the same time stamp.
     sandbox, server = new_server(clock=lambda: START, stamps_within_second="shared")
     item = publish(server, one_row)
     assert publish(server, one_row, mode="Overwrite").updated_at == item.updated_at

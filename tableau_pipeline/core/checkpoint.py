@@ -152,7 +152,7 @@ class Window:
 
 
 class Checkpoint(Frozen):
-    """The published data source, as far as known; valid only for this server, site and LUID.
+    """What is known of the published data source; valid only for this server, site and LUID.
 
     Attributes:
         refresh: the number of the refresh that recorded this checkpoint. Of several checkpoints,

@@ -234,9 +234,9 @@ def signed_in(
     """Open a session on a site for a `with` block, and end the session after the block.
 
     A personal access token allows one session at a time, over all sites. If the same user opens two
-    sessions with one token on the same host, the second session waits for the end of the first.
-    Other hosts and users do not wait, so each of them needs a token of its own. Passwords and
-    connected apps allow any number of sessions.
+    sessions with the same token on the same host, the second session waits for the end of the
+    first. Other hosts and users do not wait, so each of them needs a token of its own. Passwords
+    and connected apps allow any number of sessions.
 
     Args:
         site: the content URL of the site; "" is the default site.

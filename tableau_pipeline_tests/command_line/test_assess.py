@@ -376,7 +376,7 @@ def test_markdown():
     assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
     assert r"Pay\|roll \*net\* \<b>" in result.text
     assert result.text.count("###") == 3
-    # If two data sources have one name, the report adds the project to each name.
+    # If two data sources have the same name, the report adds the project to each name.
     text = assess("--no-rows").text
     assert all(f"Twin ({project})" in text for project in ("Board", "Regions"))
     # The section "Not known" lists every name, for users who handle each data source in turn.

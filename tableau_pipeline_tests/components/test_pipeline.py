@@ -154,7 +154,7 @@ def test_a_data_source_that_nothing_finds(project: Project, annotation: str):
 
 
 def test_a_data_source_in_python(project: Project):
-    """Prevents: a trigger in Python never fires, or two declarations share one name."""
+    """Prevents: a trigger in Python never fires, or two declarations share the same name."""
     attributes = yaml.safe_load(SHOP)["attributes"]
     annotated = IN_PYTHON.format(annotation=" -> PublishedDatasource", attributes=attributes)
     project.write("models.py", MODEL)

@@ -165,7 +165,7 @@ def test_a_folder_that_was_moved_is_the_same(root: Path):
 
 
 def test_two_names_in_one_store(root: Path):
-    """Prevents: two deployments with one data folder share a history."""
+    """Prevents: two deployments with the same data folder share a history."""
     storage = LocalStorage(root)
     journals = [
         StoredJournal(JournalPlace(storage, name), "sales", owner_here("test"))

@@ -101,7 +101,7 @@ def test_an_owner_on_another_host_is_not_sought_among_processes_here(storage: An
 
 
 def test_a_process_of_another_user_is_alive(storage: Any, monkeypatch: pytest.MonkeyPatch):
-    """Prevents: two users of one host refresh one data source at the same time."""
+    """Prevents: two users of the same host refresh the same data source at once."""
 
     def forbidden(*_: object) -> None:
         raise PermissionError

@@ -78,7 +78,8 @@ class ObjectServer(ABC):
     @contextmanager
     def running(self) -> Iterator[Self]:
         """Run the server during the block; forget all stores that this process has opened."""
-        # The buckets of different servers may have one URL, so a cached store may be the wrong one.
+        # The buckets of different servers may have the same URL, so a cached store may be
+        # the wrong one.
         store_at.cache_clear()
         try:
             self.start()

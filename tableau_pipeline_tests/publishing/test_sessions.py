@@ -219,7 +219,7 @@ def test_session_that_ends_during_an_upload(shop: Shop, large: Path, when: Expir
 
 
 def test_sessions_that_end_again_and_again(shop: Shop):
-    # Prevents: two deployments with one token silently end each other's sessions for ever.
+    # Prevents: two deployments with the same token silently end each other's sessions for ever.
     fault = ExpireSessions(method="GET", path="sites/*/datasources/*", times=None)
     with shop.sandbox.armed(fault) as ending, pytest.raises(RefreshError) as caught:
         shop.found()

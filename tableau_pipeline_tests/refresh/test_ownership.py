@@ -262,7 +262,7 @@ def test_tag_of_a_key_that_begins_alike(new_pipeline: Callable[..., Pipeline]):
 
 @pytest.mark.slow
 def test_another_key_of_this_deployment_is_left_alone(pipeline: Pipeline):
-    """Prevents: two declarations with one name replace each other's rows in turns."""
+    """Prevents: two declarations with the same name replace each other's rows in turns."""
     pipeline.run()
     luid, key = luid_of(pipeline), pipeline.declaration.key
     other = replace(pipeline, declaration=replace(pipeline.declaration, key=f"{key}_2"))

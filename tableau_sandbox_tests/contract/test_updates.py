@@ -484,7 +484,7 @@ def test_repeated_request_while_its_job_waits(workspace: Workspace):
 def _twice(
     workspace: Workspace, first: Batch, second: Batch, payload: bytes | None = None
 ) -> tuple[Answer, Answer, Published]:
-    """Send two batches with one RequestID to a new data source; wait for the job of the first."""
+    """Send two batches with the same RequestID to a new data source; wait for the first job."""
     target, request_id = workspace.published(), secrets.token_hex(16)
     job = workspace.finished(workspace.update(target, first, payload, request_id=request_id))
     return job, workspace.update(target, second, payload, request_id=request_id), target

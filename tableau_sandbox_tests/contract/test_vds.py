@@ -110,7 +110,7 @@ def _two_tables(workspace: Workspace) -> Published:
 
 @fact(_METADATA, Source.FILES)
 def test_columns_of_one_name(workspace: Workspace):
-    """If two columns have one name, the caption of the second column includes its table."""
+    """If two columns have the same name, the caption of the second column includes its table."""
     listed = {
         each["fieldCaption"]: re.split(r" \(|_", each["logicalTableId"])[0]
         for each in fields(workspace.session, _two_tables(workspace).luid)
