@@ -316,7 +316,7 @@ def test_file_that_lies_about_its_size(tmp_path: Path):
 @pytest.mark.parametrize("way", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_compression(tmp_path: Path, way: int):
     """Prevents: one block of a bzip2 or LZMA file unpacks to gigabytes in memory."""
-    with pytest.raises(ValueError, match="compressed in another way"):
+    with pytest.raises(ValueError, match="compressed in a way that Tableau does not use"):
         unpacked(package(tmp_path / "a.tdsx", way=way))
 
 
