@@ -361,7 +361,7 @@ def test_failed_update_is_followed_by_the_whole_file(pipeline: Pipeline, *, kill
 def test_job_that_takes_too_long_is_cancelled(pipeline: Pipeline, before: Before):
     """Prevents: a cancelled job counts as done, or as a job that may still take effect."""
     before(pipeline)
-    parts = ("cancelled", "what it held before", "sends it again")
+    parts = ("cancelled", "has not changed", "sends it again")
     with pipeline.sandbox.held_jobs():
         message = refused(
             lambda: pipeline.run(around={"timeouts": IMPATIENT}), *parts, error=RefreshError
@@ -387,7 +387,7 @@ def test_failed_job_is_told_with_its_notes(new_pipeline: Callable[..., Pipeline]
     def releasing(server: Any) -> At:
         return At(server, "publish", lambda: control.clear(held.number), when="after")
 
-    parts = (f'Publishing "{rival.name}"', "failed", "already exists", "what it held before")
+    parts = (f'Publishing "{rival.name}"', "failed", "already exists", "has not changed")
     refused(lambda: rival.run(around={"around_server": releasing}), *parts, error=RefreshError)
     assert [each.outcome for each in rival.journal.intents()] == [Outcome.FAILED]
     pipeline.run()
