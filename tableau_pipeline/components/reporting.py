@@ -26,12 +26,12 @@ from tableau_pipeline.refresh.planning import Planned
 from tableau_pipeline.refresh.reconcile import ReconciliationError
 from tableau_pipeline.refresh.report import Built, Done, Refreshed, compared, comparison
 
-_NOT_REACHED = "Not checked, as the refresh was refused before."
+_NOT_REACHED = "Not checked, because the refresh stopped earlier."
 _ONLY_BUILT = "Not checked: only the file was built, and not compared with what is published"
 RECONCILIATION, METADATA = "reconciliation", "metadata"
 _TO_SETTLE = (
-    "To settle the conflict, declare the value on the server, or run once with "
-    "accept: [metadata]: then the value on the server stays, and is no longer reported"
+    "To settle the conflict, declare the value that the server has. Or run once with accept: "
+    "[metadata]: then the server keeps its value, and the conflict is no longer reported"
 )
 _COUNTED = {"server": "server", "download": "downloaded file"}
 _DESCRIPTIONS = {
@@ -54,7 +54,7 @@ def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list
     # comments, which refreshes publish, too.
     descriptions[METADATA] = "The server has the declared metadata. Changes by people are listed."
     if has_deadline:
-        text = "The published version of every model that `freshness` covers is in time."
+        text = "The published version of every model that `freshness` covers is fresh enough."
         descriptions[DATA_AGE] = text
     asset_key, blocking = dg.AssetKey.from_user_string(declaration.key), {*map(str, Check)}
     return [

@@ -238,13 +238,13 @@ class Change:
                 continue
             words = f"the server says that it was updated at {stamp:%Y-%m-%d %H:%M:%S} UTC"
             if self.window is None:
-                return f"{words}{user}, and that was not this pipeline, as far as its records show"
+                return f"{words}{user}, but the records of this pipeline show no update then"
             if not self.window.covers(stamp, lag=self.lag):
                 start, end = f"{self.window.start:%H:%M:%S}", f"{self.window.end:%H:%M:%S}"
-                return f"{words}{user}, and our change took effect from {start} to {end}"
+                return f"{words}{user}, but our change took effect between {start} and {end}"
         # A publish by another user in the same second has the same time stamp, but adds a revision.
         if is_theirs:
-            return f"another user published: it has {self.made} new revisions{user}"
+            return f"another user published: the data source has {self.made} new revisions{user}"
         return None
 
     @property

@@ -89,8 +89,8 @@ class ColumnAdjustment(Document):
         """
         if (have := {table for table, _ in self.locals}) != set(tables):
             raise ValueError(
-                f"its tables are {', '.join(sorted(have)) or 'not known'}, and those to be "
-                f"published {', '.join(sorted(tables))}"
+                f"its tables are {', '.join(sorted(have)) or 'not known'}, but the tables "
+                f"to be published are {', '.join(sorted(tables))}"
             )
         wanted = {(table, name) for table, columns in tables.items() for name, _ in columns}
         gone = {path: local for path, local in self.locals.items() if path not in wanted}

@@ -71,7 +71,7 @@ def test_a_refusal_is_a_failed_check(star: Location, check: str, table: dict[str
     assert found[check][:2] == (False, "ERROR")
     assert words in found[check][2]
     others = {each[1:] for name, each in found.items() if name != check}
-    assert others == {("WARN", "Not checked, as the refresh was refused before.")}
+    assert others == {("WARN", "Not checked, because the refresh stopped earlier.")}
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_checks_that_a_refusal_did_not_reach_stay_as_they_were(star: Location):
         found = checks(star.refresh("kept", declared=guarded))
         assert found["guard"][:2] == (False, "ERROR")
         assert {name: each[0] for name, each in found.items()} == passed | {"guard": False}
-        words = f"Not checked, as the refresh was refused before. {before['reconciliation'][2]}"
+        words = f"Not checked, because the refresh stopped earlier. {before['reconciliation'][2]}"
         assert found["reconciliation"] == (False, "WARN", words)
 
 
@@ -100,7 +100,7 @@ def test_a_rehearsal_tells_what_would_fail(star: Location, option: str):
     guarded = {**STAR, "tables": (replace(FLIGHTS, guard=Guard(min_rows=9)), STAR["tables"][1])}
     found = checks(star.refresh("rehearsed", declared=guarded, **{option: True}))
     assert found["guard"][0] is False
-    assert found["keys"] == (False, "WARN", "Not checked, as the refresh was refused before.")
+    assert found["keys"] == (False, "WARN", "Not checked, because the refresh stopped earlier.")
     keys = {"tables": (replace(FLIGHTS, policy=Diff(("carrier",))),)}
     result = star.refresh("rehearsed", declared=keys, **{option: True})
     assert checks(result)["keys"][0] is False

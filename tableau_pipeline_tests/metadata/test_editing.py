@@ -184,7 +184,7 @@ def test_names_with_odd_brackets():
 
 def test_other_tables_cannot_be_merged():
     # Prevents: the pipeline publishes fields of a table that the new file does not have.
-    with pytest.raises(ValueError, match=r"air\]lines, flights, and those to be published flights"):
+    with pytest.raises(ValueError, match=r"flights, but the tables to be published are flights"):
         FILE.edited({}, {"flights": TABLES["flights"]})
 
 
