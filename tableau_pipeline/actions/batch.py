@@ -1,5 +1,7 @@
 """Action batches: lists of changes to published data. A server applies all or none of a batch.
 
+For example, this batch deletes rows, and then inserts rows:
+
 Batch([
     Delete(target="sales", source="affected", where=target("id") == source("id")),
     Insert(target="sales", source="fresh"),
@@ -48,13 +50,16 @@ _REMEDY = "put the values into a small table of the payload, and compare with it
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on rows. Combine conditions by `&` and `|`, and put each in parentheses.
+    """A condition on rows. Combine conditions by `&` and `|`.
+
+    Put each condition in parentheses, because `&` and `|` bind more tightly than comparisons.
 
     Attributes:
         op: the operator of the comparison, or the operator that combines `args`.
         args: the combined conditions; () for a comparison.
         columns: the compared columns, each as a pair of table and column name.
-        constant: the type and text of the compared value; the text of NULL is None.
+        constant: the type and text of the compared value; None if two columns are compared. The
+            text of NULL is None.
         terms: the number of comparisons.
     """
 
@@ -101,7 +106,8 @@ def all_of(conditions: Iterable[Condition]) -> Condition:
     """Combine conditions, such as one per key column, into a condition that requires all of them.
 
     Raises:
-        BatchError: there are no conditions.
+        BatchError: there are no conditions, there are too many comparisons, or an item is not a
+            condition.
     """
     return _joined("and", tuple(conditions))
 
@@ -128,10 +134,12 @@ def _joined(op: str, conditions: tuple[Condition, ...]) -> Condition:
 
 @dataclass(frozen=True, eq=False)
 class ColumnRef:
-    """A column that can be compared with a column of the other table or with a constant.
+    """A column of the published or the uploaded table.
+
+    Compare a column with a column of the other table, or with a constant.
 
     `==`, `!=`, `<`, `<=`, `>` and `>=` return conditions. These operators raise a BatchError for
-    values that cannot be compared. As in SQL, a comparison with NULL never holds.
+    values that cannot be compared. As in SQL, a comparison never holds where a column is NULL.
     """
 
     side: _Side
@@ -242,7 +250,7 @@ def _constant(value: object) -> tuple[str, str]:
 
 
 def _instant(value: datetime) -> str | None:
-    """Return the text of a datetime in a batch; None if no text would be exact."""
+    """Return a datetime as text for a batch; None without a time zone, or if no text is exact."""
     try:
         instant = value.astimezone(UTC)
     except OverflowError:
@@ -364,7 +372,8 @@ def _checked_text(text: object, *, what: str) -> str:
 def describe_actions(batch: str) -> str:
     """Return a numbered list of a batch's actions.
 
-    It follows the server's notes on a failed batch, because these name at most one action.
+    Messages show the list after the server's notes on a failed batch, because the notes name at
+    most one action.
     """
     actions = [
         f"{number}. {action['action']} {action.get('target-schema', '')}.{action['target-table']}"

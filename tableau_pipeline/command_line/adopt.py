@@ -66,7 +66,7 @@ def adopt(module: str | None, path: str, *, write: bool, max_mb: int, output: Ou
 
 
 def _new_folder(place: Path, key: str) -> Path:
-    """Return the path of a new folder, with the key or an extended key as its name."""
+    """Return a path that does not exist yet: in `place`, named by the key or an extended key."""
     names = chain([key, f"{key}_datasource"], (f"{key}_{number}" for number in count(2)))
     return next(place / name for name in names if not (place / name).exists())
 

@@ -1,4 +1,7 @@
-"""The command `assess`: show the data sources of a site, and estimate what updates would save."""
+"""The command `assess`: show the data sources of a site, and estimate what updates would save.
+
+An update sends only the changed rows to the server, and so saves megabytes.
+"""
 
 import logging
 import re
@@ -152,7 +155,7 @@ def _assess_site(
     with dg.build_resources(needed) as resources:
         with resources.tableau.session(pauses, counts=limits.count_rows) as site:
             names = Tokens(str(site.tsc.site_id)) if redact else Names()
-            # Reading this attribute starts hyperd, so read it only when hyperd is needed.
+            # Reading the attribute `process` starts hyperd, so read it only on demand.
             hyper = partial(getattr, resources.hyper, "process")
             assessment = look(site, hyper, project=project, limits=limits, names=names, tell=bar)
         # Count the requests after the session, because signing out is a request, too.

@@ -136,13 +136,13 @@ def _host() -> Iterator[AccessCheck]:
 
 
 def _variables(root: Path, before: Mapping[str, str]) -> Iterator[AccessCheck]:
-    """Show the origin of each variable. In Dagster, `.env` overrides the environment."""
+    """Show where each variable comes from. In Dagster, `.env` overrides the environment."""
     file = root / ".env"
     lines = file.read_text("utf-8").splitlines() if file.is_file() else []
     numbers = {line.partition("=")[0].strip(): number for number, line in enumerate(lines, 1)}
     for name, value in sorted(os.environ.items()):
         if _VARIABLES.fullmatch(name) and value:
-            # A line such as X=${X:-value} in `.env` keeps the value of the environment.
+            # A line such as X=${X:-value} in `.env` keeps the environment's value: compare values.
             is_from_file = name in numbers and value != before.get(name)
             where = f"{file.name}:{numbers[name]}" if is_from_file else "the environment"
             shown = "(set)" if _SECRETS.match(name) else value
@@ -159,7 +159,10 @@ def _check_project(checks: list[AccessCheck], project: CodeLocation) -> None:
 
 
 def _journal(project: CodeLocation) -> Iterator[AccessCheck]:
-    """Show the place of the journal, and report unreadable records and records of old releases."""
+    """Show the place of the journal, which records refreshes.
+
+    Report unreadable records, and records that an earlier release wrote.
+    """
     place = journal_place()
     count = len(place.recorded_keys())
     text = f'{place.where}, deployment "{place.name}", records of {count} data sources'
@@ -202,7 +205,7 @@ def _spark(spark: Any) -> Iterator[AccessCheck]:
     yield AccessCheck("ok", "spark", f"Spark {session.version}, {master}")
     if in_object_store():
         return
-    # Let each executor write into the data folder, as executors do when Spark writes a model.
+    # Let executors write into the data folder, as executors do when Spark writes a model.
     with TemporaryDirectory(dir=data_dir(), prefix="doctor ") as folder:
         session.range(0, 64, 1, 8).write.parquet(f"{folder}/rows")
         arrived = [*Path(folder, "rows").glob("part-*.parquet")]

@@ -84,7 +84,7 @@ def run(args: Sequence[str] | None = None) -> int:
         logging.getLogger(__name__).debug("", exc_info=error)
         output.problem(str(error))
         return _stopped(output, str(error), _FAILED.get(command, 1))
-    except Exception as error:  # noqa: BLE001 - the exit code 1 of Python may mean something else
+    except Exception as error:  # noqa: BLE001 - Python's exit code, 1, may mean something else here
         # This error is a bug in the user's project or in this package, so show the traceback.
         output.problem("".join(traceback.format_exception(error)).rstrip())
         return _stopped(output, f"{type(error).__name__}: {error}", _FAILED.get(command, 1))
@@ -93,9 +93,9 @@ def run(args: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _interrupted_by_sigterm(received: list[int]) -> Generator[None]:
-    """Let SIGTERM interrupt the block as Ctrl-C does, so that it cleans up; note it in `received`.
+    """Let SIGTERM interrupt the block as Ctrl-C does, so that the block cleans up.
 
-    Containers and schedulers end a process by SIGTERM.
+    Containers and schedulers end a process by SIGTERM. Append a received signal to `received`.
     """
     if current_thread() is not main_thread():
         yield

@@ -45,14 +45,14 @@ def _end_output(stream: IO[str]) -> None:
 class Output:
     """Writes results to the standard output, and progress and errors to the standard error.
 
-    With `as_json`, it writes the result as one JSON object, and shows no progress.
+    With `as_json`, the result is one JSON object, and no progress is shown.
     """
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         for stream in (sys.stdout, sys.stderr):
-            # Replace characters that the terminal cannot show. Otherwise they would end the
-            # command.
+            # Replace characters that the terminal cannot show. Otherwise, such a character would
+            # end the command with an error.
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")
         # Each stream may be None, because the caller may have closed it.
@@ -112,7 +112,7 @@ class Output:
 
 
 def reports(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the option `--json` to a command, and pass it an `Output` and the `--module`."""
+    """Add the option `--json` to a command; pass the command an `Output` and the module's name."""
     option = click.option(
         "--json",
         "output",
@@ -130,7 +130,9 @@ def accept_option(help_text: str) -> Callable[[Callable[..., int]], Callable[...
 
 
 class LogLines(logging.Logger):
-    """Shows the log records that `shows` selects, and the row count of each materialized asset.
+    """Shows the log messages that `shows` selects, except messages below the level INFO.
+
+    Of Dagster's events, shows only materializations, with the row count of the asset.
 
     Args:
         tell: called for a progress bar, with each message and the share that is done; the share is

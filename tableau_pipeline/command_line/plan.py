@@ -236,13 +236,13 @@ def _previewing(
 
 
 def _reasons(each: Preview) -> list[str]:
-    # Show no reason for "no change": all such data sources share one reason.
+    # Show no reason for "no change", because this reason is always the same.
     shown = "" if each.kind is Status.UNCHANGED else each.reason
     return [f"because: {text}" for text in shown.split("\n") if text]
 
 
 def _remarks(each: Preview) -> list[str]:
-    """Return a line for each note, and a line for the fix."""
+    """Return a line for each note, and, if a fix is known, a line for the fix."""
     fix = rendered(each.refusals, Face.COMMAND_LINE, key=each.key)
     return [
         *(f"{note.topic}: {note.text}" for note in each.notes),
@@ -251,7 +251,7 @@ def _remarks(each: Preview) -> list[str]:
 
 
 def _tree(each: Preview) -> Text:
-    """Return the headline with a branch for each reason and remark. No line is wrapped."""
+    """Return the headline, with a branch for each reason and remark."""
     tree = signed(_sign(each), f"{each.name}  {_headline(each)}")
     branches = _reasons(each) + _remarks(each)
     for number, branch in enumerate(branches, 1):

@@ -119,8 +119,8 @@ def open_project(module: str | None, *, without_runs: bool = False) -> Generator
 
     Args:
         module: the module of the definitions; None for the module of the current folder's project.
-        without_runs: whether to go on without runs if DAGSTER_HOME is not set. Otherwise, a missing
-            DAGSTER_HOME is an error.
+        without_runs: whether to use an empty instance, which has no runs, if DAGSTER_HOME is not
+            set. Otherwise, a missing DAGSTER_HOME is an error.
 
     Raises:
         RefusedError: there is no project, there is no instance, or a declaration is wrong.
@@ -137,7 +137,7 @@ def open_project(module: str | None, *, without_runs: bool = False) -> Generator
 def prepare() -> DagsterProject:
     """Set environment variables and the module path for the project of the current folder.
 
-    For a run, Dagster itself sets them.
+    A command must set both, because Dagster sets them only in Dagster's own processes.
     """
     project = find_project(Path.cwd())
     os.environ.update(variables_of(project.root))

@@ -151,6 +151,8 @@ def _reader(options: Sequence[str]) -> dict[str, str]:
 def _use_data_folder() -> str:
     """If the environment names no data folder, use the folder of the project or of this user.
 
+    In a source checkout of this package, without a project, keep the default folder.
+
     Returns:
         A note about the user's data folder if this publish will create it; otherwise "".
     """

@@ -29,7 +29,7 @@ from tableau_pipeline.scripting.environment import current_user
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _POLL_SECONDS, _TIMEOUT = 2.0, 60
-# Seconds between attempts to ask a web server about its run, because the server may restart.
+# Seconds between attempts to ask a web server about a run. The server may be restarting.
 _PAUSES = (2, 5, 10, 30, 60)
 _END_STATES = ("SUCCESS", "FAILURE", "CANCELED")
 _LAUNCH_MUTATION = (
@@ -110,7 +110,7 @@ def refresh(
     return 0 if all(result["success"] for result in results) else 1
 
 
-# The entries of the given files: first by the option that names the file, then by asset key.
+# Maps an option that names a file to the file's entries by asset key.
 _Entries = Mapping[str, Mapping[str, Approval | SavedPlan]]
 
 

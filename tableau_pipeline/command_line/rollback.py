@@ -1,4 +1,4 @@
-"""The commands `rollback`, `hold` and `release`: hold a data source at a version."""
+"""The commands `rollback`, `hold` and `release`: refreshes skip a data source that is held."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from tableau_pipeline.refresh.claim import live_claim, name_of
 from tableau_pipeline.scripting.environment import current_user
 from tableau_pipeline.snapshots.version_store import SnapshotStore
 
-# How many versions the list shows.
+# The list shows at most this many versions. Without --to, `rollback` chooses one of them.
 _MAX_LISTED = 20
 
 
@@ -80,7 +80,7 @@ def versions_of(journal: StoredJournal, snapshots: Snapshots) -> Iterator[Versio
 
 
 def _same(one: Checkpoint, other: Checkpoint) -> bool:
-    """Whether both checkpoints have the same rows and metadata."""
+    """Whether two checkpoints, the records of refreshes, have the same rows and metadata."""
     return (
         one.tables.keys() == other.tables.keys()
         and all(table.same_content(other.tables[name]) for name, table in one.tables.items())
@@ -178,7 +178,7 @@ def hold(module: str | None, name: str, *, why: str, output: Output) -> int:
         key, journal = _journal(project, name)
         held = Hold(by=current_user(), why=why)
         put_hold(journal.place, journal.key, held)
-        # A running refresh has already checked for holds, so it ignores this one: warn the user.
+        # A running refresh may have checked for holds before this hold began: warn the user.
         running = live_claim(journal.history(), journal)
     data = {"key": key, "held": held.model_dump(mode="json")}
     late = Text(f"    {name_of(running)} refreshes it, and may still finish") if running else None

@@ -40,7 +40,7 @@ class Saving:
     accept: tuple[Accept, ...] = ()
 
     def check(self, *, offline: bool) -> None:
-        """Raise a UsageError for options that do not go together, or for a read-only file."""
+        """Raise a UsageError if options do not go together, or if the file cannot be written."""
         if not (self.out and self.is_approval) and (self.max_change, self.max_shrink) != (
             None,
             None,
@@ -60,7 +60,12 @@ class Saving:
     def save(
         self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
     ) -> tuple[list[Text], bool]:
-        """Write the file; return lines to show, and whether the file contains all previews."""
+        """Write the file, if `out` names a file.
+
+        Returns:
+            Lines to show, and false if writing failed, or if the file lacks a preview. The file
+            need not contain the previews of removals.
+        """
         if self.out is None:
             return [], True
         previews = [preview for preview in previews if preview.kind is not Status.REMOVED]
@@ -91,8 +96,8 @@ class Saving:
         self, previews: Sequence[Preview], declared: Mapping[str, PublishedDatasource]
     ) -> Iterator[Approval]:
         for preview in previews:
-            # The preview of a new data source may be unknown, because its models have not run yet.
-            # Its first refresh will publish it, so approve a publish.
+            # The preview of a new data source may be of the kind UNKNOWN, because the models have
+            # not run yet. The first refresh will publish the data source, so approve a publish.
             kind = Status.PUBLISH if preview.is_new else preview.kind
             if kind in _NOT_PLANNED:
                 continue

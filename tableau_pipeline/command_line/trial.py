@@ -57,7 +57,7 @@ def _data(trial: Trial) -> dict[str, object]:
 
 
 def _answer_lines(trial: Trial, release: str) -> Iterator[RenderableType]:
-    # Show answers that need attention first.
+    # First show the answers that need attention.
     answers = sorted(trial.answers, key=lambda answer: _ORDER.index(answer.verdict))
     rows = [
         (_SIGNS[answer.verdict], answer.fact, answer.verdict, _meaning(answer))

@@ -1,4 +1,7 @@
-"""The command `unlock`: end the claim of a refresh that no longer runs."""
+"""The command `unlock`: end the claim of a refresh that no longer runs.
+
+A claim is a lock: it makes other refreshes of the same data source wait.
+"""
 
 from datetime import UTC, datetime
 

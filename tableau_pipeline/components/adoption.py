@@ -143,7 +143,7 @@ def _with_declaration(
     if key == asset_key_of(remote.name):
         del keys["key"]
     # If the only table is called "Extract", declare it under the data source's key, which says
-    # more. A publish names a single table "Extract", however it is declared.
+    # more. A publish names a single table "Extract", whatever its declared name is.
     only = key if [*tables] == [EXTRACT_SCHEMA] else ""
     keys["tables"] = {}
     for table, info in tables.items():
@@ -176,7 +176,7 @@ def _shortened(key: str) -> str:
 def _unused_key(key: str, used: set[str]) -> str:
     """Return the key, with a number if this key or the key with "_extract" is already used.
 
-    Add both keys to `used`.
+    Add the returned key, and the key of its extract, to `used`.
     """
     numbered = (f"{key}_{number}" if number > 1 else key for number in count(1))
     free = next(name for name in numbered if used.isdisjoint({name, f"{name}_extract"}))
@@ -237,7 +237,11 @@ def _relationships(file: HyperFile, tables: Mapping[str, TableInfo]) -> list[dic
 
 
 def _trigger(tasks: Sequence[RefreshTask] | None) -> tuple[dict[str, str] | None, list[str]]:
-    """Return a trigger like one of the refresh tasks, or None; and notes about the trigger."""
+    """Return a trigger at the times of one of the refresh tasks, and notes about the trigger.
+
+    The trigger is None unless the times of a task are known, and a cron expression can express
+    these times.
+    """
     if tasks is None:
         return None, ["its refresh tasks are not known: this user may not list them"]
     due = next((task for task in tasks if task.cron), None)

@@ -46,7 +46,7 @@ _MEGABYTE = 2**20
 # The error code of a download for which the user lacks the capability.
 _FORBIDDEN = re.compile(r"failed: 403\d{3}\b")
 
-# A function that shows the current step, and the share that is done; None if it is unknown.
+# A function that shows the current step, and the share that is done. An unknown share is None.
 ShowProgress = Callable[[str, float | None], None]
 
 
@@ -58,7 +58,8 @@ class Limits:
         requests: the most requests to the server, including sign-in and sign-out.
         sample: the number of data sources of which to download and compare two revisions.
         megabytes: the largest data source to download, in units of 2^20 bytes.
-        count_rows: whether the server counts rows: two requests or more for each data source.
+        count_rows: whether the server counts rows, which takes two or more requests for each data
+            source.
     """
 
     requests: int = 500
@@ -73,7 +74,7 @@ _ANSWERS = (RefusedError, SignInError, NoServiceError, ValueError)
 
 @dataclass(slots=True)
 class _Facts:
-    """Asks a server for facts, and records why a fact is unknown instead of raising an error.
+    """Asks a server for facts. If a fact stays unknown, records the reason, and raises no error.
 
     Attributes:
         failures: for each fact, how many times in a row the server failed to report it.
@@ -208,7 +209,7 @@ class _Look:
             try:
                 return inventory.row_count(self.site, luid)
             except NoServiceError as error:
-                # The server lacks the service, so it counts the rows of no data source.
+                # The server lacks the service that counts rows, so do not ask for other rows.
                 self.no_counts = self.names.reason(str(error))
                 raise
 
@@ -332,7 +333,7 @@ def _site_look(
     *,
     sees_all_tasks: bool,
 ) -> _Look:
-    """Ask for the refresh tasks and jobs of the whole site, to assess single data sources."""
+    """Ask for the site's refresh tasks and jobs; return the object that assesses data sources."""
     tasks = whole.ask("tasks", site.refresh_tasks)
     jobs = whole.ask("jobs", partial(inventory.job_times, site, days=JOB_DAYS))
     if tasks is None:
@@ -343,7 +344,7 @@ def _site_look(
 
 
 def _owner_names(site: TableauSite, whole: _Facts) -> Callable[[ListedDatasource], str]:
-    """Return a function that names a data source's owner, and asks once for each owner."""
+    """Return a function that names a data source's owner, and asks at most once for an owner."""
     shown: dict[str, str] = {}
 
     def owner(listed: ListedDatasource) -> str:

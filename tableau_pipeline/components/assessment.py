@@ -12,7 +12,7 @@ from tableau_pipeline.publishing.revisions import ChangedRows
 
 
 class DatasourceKind(StrEnum):
-    """Where the rows are: in a Hyper file without a source, in an extract, or in a live source."""
+    """Where the rows are: in a Hyper file, in an extract of another source, or in a live source."""
 
     HYPER = "hyper"
     EXTRACT = "extract"
@@ -58,7 +58,7 @@ class AssessedDatasource:
         luid, link: its id on the server and the address of its page; "" if they must not be shown.
         megabytes: its size in units of 2^20 bytes, rounded; None if the server does not report it.
         is_own: whether the current user owns the data source.
-        sources: the types of its connections, without Hyper, such as "postgres".
+        sources: the types of its connections other than Hyper, such as "postgres".
         rows: the number of rows of each table; None if unknown.
         tasks: its refresh tasks in Tableau. `tasks`, `jobs` and `revisions` are None if unknown.
         jobs: its jobs of the last `JOB_DAYS` days.

@@ -15,11 +15,11 @@ def asset_keys(key: str) -> tuple[dg.AssetKey, dg.AssetKey]:
 def step_name(key: str) -> str:
     """Return the name of the step that makes both assets of a data source.
 
-    The prefix avoids names of users' steps, and reserved words of Dagster and Python, such as
-    "meta" or "class".
+    The prefix avoids clashes with the names of users' steps, and with reserved words of Dagster and
+    Python, such as "meta" or "class".
     """
     written = safe_name(key)
-    # Add a digest, because two keys may become the same name when underscores replace characters.
+    # Add a digest, because the keys "a/b" and "a__b", for example, have the same safe name.
     digest = hashlib.sha256(key.encode()).hexdigest()[:6]
     return f"tableau_refresh_{written}" + (f"_{digest}" if written != key else "")
 

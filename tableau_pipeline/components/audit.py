@@ -1,4 +1,4 @@
-"""The audit: compare published data with checkpoints and models, and change nothing."""
+"""The audit: compare published data with models and records of refreshes; change nothing."""
 
 import logging
 from collections import Counter
@@ -46,7 +46,7 @@ from tableau_pipeline.resources import (
 from tableau_pipeline.resources.services import as_failure
 from tableau_pipeline.yaml_keys import Zone, keyed
 
-# Comparisons log to this logger. The log of the run gets only one line for each data source.
+# Comparisons log to this logger, so that the run's log gets one line for each data source.
 _LOG = logging.getLogger(__name__)
 
 
@@ -102,10 +102,10 @@ class AuditedDatasource:
 
 
 def audit(setup: Setup, server: TableauSite) -> AuditedDatasource:
-    """Compare a data source with its last checkpoint and its models.
+    """Compare a data source with its models and with its last checkpoint (the record of a refresh).
 
-    The audit changes neither the server nor the journal. It takes no claim, so a refresh may start
-    at the same time. If the audit fails, the status is UNKNOWN.
+    The audit changes neither the server nor the journal. It takes no claim (the lock of a refresh),
+    so a refresh may start at the same time. If the audit fails, the status is UNKNOWN.
     """
     try:
         return _audited(replace(setup, log=_LOG, server=lambda: nullcontext(server)))
@@ -125,8 +125,8 @@ def _audited(setup: Setup) -> AuditedDatasource:
     if claim := live_claim(before, journal):
         return _result(setup, Status.RUNNING, f"{name_of(claim)} is refreshing it")
     comparison, after = compare_datasource(setup), journal.latest(before)
-    # A refresh records a claim with its number before it sends anything. So a new number shows a
-    # refresh that began during the audit.
+    # Before a refresh sends anything, it records a claim with the number of the refresh. So a new
+    # number shows that a refresh began during the audit.
     if after.refresh != before.refresh:
         by = name_of(after.claim) if after.claim else "a refresh that has just ended"
         return _result(setup, Status.RUNNING, f"{by} has changed it during the audit")
@@ -161,9 +161,9 @@ def _result_of(setup: Setup, looked: Comparison) -> AuditedDatasource:
 
 
 def _rows(expected: Mapping[str, int], counted: Mapping[str, int]) -> str:
-    """Return the row counts after the last refresh and on the server: "flights 8 / 7".
+    """Return the row counts after the last refresh and on the server: "flights 8 / 7, days 3 / 3".
 
-    For a single table, leave out its name.
+    If there is only one table, leave out the table's name.
     """
     on_server = {table: f"{counted[table]:,}" if table in counted else "?" for table in expected}
     labels = {table: f"{table} " if len(expected) > 1 else "" for table in expected}
@@ -235,7 +235,7 @@ def audit_job(declarations: Sequence[Declaration]) -> dg.JobDefinition:
     """Return the job of the audit.
 
     Its only step audits these data sources, and all data sources that are published from files. The
-    step fails if one of them is wrong.
+    step fails if a data source is wrong.
     """
 
     @dg.op(pool=POOL, out=dg.Out(dg.Nothing))
@@ -288,7 +288,7 @@ def _age_warnings(
     Refreshes evaluate this check, too. But the models become older even if no refresh runs.
     """
     freshness = getattr(declaration, "freshness", None)
-    # Ignore a lake that cannot be read, because the audit itself reports it.
+    # Ignore an error from an unreadable lake, because the audit itself reports the error.
     with suppress(RefreshError):
         if check := freshness and data_age(declaration, freshness, setup.snapshots, setup.journal):
             instance.report_runless_asset_event(evaluation_of(check))
@@ -306,7 +306,7 @@ def _undeclared_here(
 ) -> list[AuditedDatasource]:
     """Return and log the data sources of the site that are not declared here.
 
-    If the server cannot list them, only log the error.
+    If the server cannot list data sources, log the error, and return [].
     """
     try:
         tagged = server.tagged(TAG_PREFIX)

@@ -30,7 +30,7 @@ def scheduled_assets(datasource: PublishedDatasource, graph: BaseAssetGraph) -> 
         DeclarationError: the declaration requires the models to run first, but that is impossible.
     """
     if not runs_models(datasource):
-        # One step makes both assets, and Dagster refuses to run a part of a step.
+        # One step makes the data source and its extract. Dagster cannot run a part of a step.
         return frozenset(asset_keys(datasource.key))
     keys = with_models([datasource.key]).resolve(graph)
     made = {key.to_user_string() for key in keys}
@@ -61,8 +61,7 @@ def runs_models(datasource: PublishedDatasource) -> bool:
 def refresh_schedules(datasources: Iterable[PublishedDatasource]) -> list[dg.ScheduleDefinition]:
     """Return a schedule for each data source with a `cron`.
 
-    All schedules share one job, because Dagster takes time to resolve each job
-    against all assets.
+    All schedules share one job, because Dagster takes time to resolve each job against all assets.
     """
     timed = [item for item in datasources if isinstance(item.trigger, CronTrigger)]
 
@@ -116,8 +115,8 @@ def _schedule(
 
 def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDefinition]:
     """Return one sensor for all lake tables; [] if no model is a lake table."""
-    # Distinguish tables by location, too: two data sources may use one model key for different
-    # tables.
+    # Distinguish tables by location, too, because two data sources may use the same model key for
+    # different tables.
     tables = {
         f"{table.model}: {table.source.format} {table.source.location}": (table.model, table.source)
         for datasource in datasources
@@ -157,7 +156,7 @@ def lake_sensors(datasources: Iterable[PublishedDatasource]) -> list[dg.SensorDe
                     )
                 )
         new = ", ".join(event.asset_key.to_user_string() for event in events)
-        # This sensor requests no runs. Without a reason, Dagster would report an empty result.
+        # This sensor requests no runs. Without a skip reason, Dagster would report an empty result.
         result = f"Reported new versions of {new}" if new else "No table has a new version"
         reason = "\n".join([*problems, result])
         return dg.SensorResult(asset_events=events, cursor=json.dumps(versions), skip_reason=reason)
@@ -173,7 +172,8 @@ def triggers_of(datasources: Sequence[PublishedDatasource]) -> dg.Definitions:
     has a sensor.
     """
     # Use one sensor for all data sources. With a sensor for each data source, users could switch
-    # each one on or off, but the sensors would cost four times as much (benchmarks/RESULTS.md).
+    # each sensor on or off, but the sensors would take about four times as much processor time
+    # (benchmarks/RESULTS.md).
     after_models = dg.AutomationConditionSensorDefinition(
         "refresh_after_models",
         target=dg.AssetSelection.all(),

@@ -40,7 +40,7 @@ def inherited_fields(
 def _sources(
     declaration: Declaration, graph: AssetGraph, trigger: Trigger | None
 ) -> Iterator[tuple[str, Iterator[tuple[str, FieldMetadata]]]]:
-    """Yield sources of metadata: a model and its columns. An earlier source has precedence."""
+    """Yield sources of metadata, each as a model and columns. Earlier sources take precedence."""
     for model in declaration.models:
         key = dg.AssetKey.from_user_string(model)
         if graph.has(key):
@@ -50,9 +50,9 @@ def _sources(
     if isinstance(trigger, DbtTrigger):
         nodes = manifest_nodes(trigger.dbt)
         for model in declaration.models:
-            # If the trigger names no dbt models, it follows all of them. Take only the dbt model
-            # with the model's name: in other dbt models, columns of the same name may mean
-            # something else.
+            # A trigger that names no dbt models follows all dbt models. In this case, take only the
+            # dbt model that has the name of `model`: in other dbt models, columns of the same name
+            # may mean something else.
             for name in trigger.models or (model.split("/")[-1],):
                 for node in (id_ for id_ in nodes if name in (id_, nodes[id_].get("name"))):
                     yield model, node_columns(nodes, node)

@@ -1,7 +1,7 @@
 """A sensor that shows in Dagster what the command `publish` has published.
 
 The command does not report to Dagster, because it may run where Dagster is not installed, and
-importing Dagster takes seconds. The sensor finds the command's journal in the data folder.
+importing Dagster takes seconds. The sensor reads the command's records in the data folder.
 """
 
 from collections.abc import Iterator, Mapping

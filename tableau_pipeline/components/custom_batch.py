@@ -36,9 +36,9 @@ def send_batch(
 ) -> None:
     """Change the data of a declared data source with a batch of your own.
 
-    The journal records the batch like a refresh. Use a batch for changes that cannot wait for the
-    models: the next refresh makes the data source equal to its models again. For a data source that
-    is not declared, use `TableauServerResource.session().update`.
+    The journal, which records refreshes, also records the batch. Use a batch for changes that
+    cannot wait for the models: the next refresh makes the data source equal to its models again.
+    For a data source that is not declared, use `TableauServerResource.session().update`.
 
     Args:
         context: the context of the asset or op that sends the batch.
@@ -63,15 +63,16 @@ def send_batch(
             jobs,
             ours,
             record_of(site, shared_place("sites")),
-            # Skip the comparison, because the rows match no model after the batch.
+            # Compare no rows, because this function has no snapshots. The time stamp shows whether
+            # an earlier request has taken effect.
             Effects(site, lambda checkpoint, remote: None),
             seconds={},
         )
         record = recover(claim.history, sender, sender.effects).record
         remote = _remote(site, record, datasource=journal.key, ours=ours)
         distrust = Distrust(Doubt.BY_HAND, "an update that was written by hand changed it")
-        # Give no checkpoint as the target: after the batch, the rows match no model, so no update
-        # may build on them.
+        # Pass no checkpoint. Later updates rely on a checkpoint to know the published rows, but
+        # after the batch, the rows match no model.
         sent = sender.update(batch.json(), payload, None, to=remote, distrust=distrust)
     job_id = sent.intent.job_id if sent.intent else None
     log.info("Job %s of the server changed the data of %s", job_id, datasource)

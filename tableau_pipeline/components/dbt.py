@@ -59,7 +59,7 @@ class Invocation(BaseModel):
     Attributes:
         id: dbt's invocation id.
         results: the status of each node that dbt ran or skipped. A retry lists only nodes that
-            failed before. So a missing node is no obstacle.
+            failed before, so it may lack nodes that an earlier invocation built.
         parents: maps each node in the manifest to its parents. The parents of a test are the tested
             models.
     """
@@ -86,7 +86,7 @@ class Invocation(BaseModel):
         return ", ".join(bad) or None
 
     def _concerns(self, node: str, models: set[str]) -> bool:
-        """Whether a node affects these models. A test counts for all if its models are unknown."""
+        """Whether a node affects these models. A test of unknown models affects all models."""
         is_table = node.split(".")[0] in _TABLES
         tested = [node] if is_table else self.parents.get(node)
         # A unique id is model.<project>.<name>, or model.<project>.<name>.v2.
@@ -100,7 +100,7 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
 
     Args:
         run_results: path or URL of run_results.json.
-        seen: the id of the last invocation that a tick has already handled.
+        seen: the id of the last invocation that the sensor has handled; None if there is none.
 
     Raises:
         NotABuildError: the file does not exist, dbt is still writing it, another dbt command wrote
@@ -123,7 +123,7 @@ def read_invocation(run_results: str, *, seen: str | None) -> Invocation:
             f"dbt's last command was `{invocation.command}`: only {', '.join(_BUILDS)} count"
         )
     # Without a manifest, the parents are unknown, so a failed test stops the refreshes of all
-    # models. It is better to skip a refresh than to publish bad data.
+    # models. To skip a refresh is better than to publish bad data.
     with suppress(FileNotFoundError, ValueError, KeyError):
         manifest = json.loads(path.with_name("manifest.json").read_bytes())
         return invocation.model_copy(update={"parents": manifest["parent_map"]})
@@ -137,7 +137,7 @@ def dbt_sensors(triggers: Mapping[str, object]) -> list[dg.SensorDefinition]:
     """Return a sensor, with a job, for each distinct run_results.json.
 
     Args:
-        triggers: maps the asset keys of all data sources to their triggers of any kind.
+        triggers: maps the asset keys of all data sources to their triggers, of any kind.
     """
     followers: dict[str, dict[str, DbtTrigger]] = defaultdict(dict)
     for key, trigger in triggers.items():

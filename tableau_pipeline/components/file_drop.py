@@ -86,8 +86,8 @@ class FileDrop(YamlComponent):
             matching = unchanged_looks(folder, self.pattern, json.loads(context.cursor or "{}"))
             groups = self._groups_with_one_name(matching)
             left_out = {*chain(*groups)}
-            # Leave files with a shared name out of the cursor. Once no other file shares its name,
-            # the count of a file starts from zero.
+            # Leave files with a shared name out of the cursor, so that a file's count starts from
+            # zero once no other file shares the name.
             files = {name: entry for name, entry in matching.items() if name not in left_out}
             requests = [
                 self._request(folder / name, entry["stamp"])
@@ -126,7 +126,8 @@ class FileDrop(YamlComponent):
     def _request(self, file: Path, stamp: str) -> dg.RunRequest:
         config = {"name": file.stem, **self.publish, "path": str(file.absolute())}
         return dg.RunRequest(
-            # Dagster runs each key once. The stamp gives a replaced file a new key.
+            # Dagster runs each key once. The stamp (size and times) gives a replaced file a new
+            # key.
             run_key=f"{file.absolute()} {stamp}",
             run_config={"ops": {"publish_files": {"config": config}}},
             # The list of runs shows this tag until it can show the data source.
@@ -146,7 +147,7 @@ def _problem(alike: Sequence[Sequence[str]]) -> str:
 
 
 def unchanged_looks(folder: Path, pattern: str, before: dict[str, dict]) -> dict[str, dict]:
-    """Return each file's stamp, and the number of looks in a row that found the file unchanged.
+    """Return each file's stamp (size and times), and how many looks in a row found it unchanged.
 
     The result's keys are the paths of the matching files within the folder.
 
@@ -164,8 +165,8 @@ def unchanged_looks(folder: Path, pattern: str, before: dict[str, dict]) -> dict
             stamp = f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns}"
             last = before.get(name, {})
             still = last["still"] + 1 if last.get("stamp") == stamp else 0
-            # Count up to _STILL + 1, so that the count equals _STILL, and requests a run, only
-            # once.
+            # Count up to _STILL + 1, so that the count equals _STILL in only one look, which then
+            # requests the run.
             files[name] = {"stamp": stamp, "still": min(still, _STILL + 1)}
     return files
 

@@ -46,8 +46,8 @@ class Freshness:
     @field_validator("by", mode="before")
     @classmethod
     def _valid_time(cls, value: Any) -> Any:
-        # YAML 1.1 reads an unquoted 07:00 as a number in base 60. Refuse smaller numbers: a plain 7
-        # is ambiguous.
+        # YAML 1.1 reads an unquoted 07:00 as a number in base 60: 420. Refuse numbers below 60,
+        # because a plain 7, for example, is ambiguous.
         if isinstance(value, int) and value >= _HOUR:
             value = f"{value // 60:02}:{value % 60:02}"
         if value is not None and not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", str(value)):
@@ -82,14 +82,14 @@ class Freshness:
         hour, minute = map(int, str(self.by).split(":"))
         return dg.FreshnessPolicy.cron(
             deadline_cron=f"{minute} {hour} * * *",
-            # The window begins at midnight. If the deadline is midnight, the window is the whole
-            # day.
+            # The time in which a refresh meets the deadline begins at midnight. If the deadline is
+            # midnight, this time is the whole day.
             lower_bound_delta=timedelta(minutes=hour * 60 + minute or _DAY),
             timezone=self.timezone,
         )
 
     def late(self, refreshed: datetime, now: datetime) -> str | None:
-        """Return why a data source is late, by the rules of the web UI; None if it is in time."""
+        """Return why a data source is late, by the web UI's rules; None if it is not."""
         match self.policy():
             case TimeWindowFreshnessPolicy() as policy:
                 window = policy.fail_window.to_timedelta()
@@ -109,15 +109,13 @@ def data_age(
 ) -> dg.AssetCheckResult:
     """Check whether the published versions of the models are as fresh as declared.
 
-    The check only warns.
-
-    If the data source declares `quality_warning`, analysts see the first line of the description in
-    Tableau.
+    The check only warns, and stops no refresh. If the data source declares `quality_warning`,
+    analysts see the first line of the check's description in Tableau.
     """
     problems, hours, now = [], {}, datetime.now(UTC)
     counted = declaration.models if freshness.models is None else freshness.models
-    # Read the versions from the checkpoint, because dry runs and refreshes of metadata alone
-    # publish no new versions.
+    # Read the versions from the checkpoint, which records what is published: dry runs and refreshes
+    # of metadata alone publish no new versions.
     published = journal.history().checkpoint
     for model, number in dict(published.versions if published else ()).items():
         version = snapshots.version(model, number) if model in counted else None

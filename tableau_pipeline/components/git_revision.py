@@ -1,4 +1,4 @@
-"""Compare today's declarations with a git revision, without running the revision's code."""
+"""Compare today's declarations with a git revision's, without running the revision's code."""
 
 import logging
 import subprocess
@@ -138,7 +138,7 @@ def revision(name: str, definitions: dg.Definitions) -> Revision:
 
     Args:
         name: the name of a branch, a tag, or a commit.
-        definitions: today's definitions, whose folder is read in the revision.
+        definitions: today's definitions, which name the folder to read in the revision.
 
     Raises:
         RefusedError: git does not know the name, or the location has no folder of YAML files.
@@ -250,7 +250,7 @@ def _git(folder: Path, *args: str) -> str:
     Raises:
         RefusedError: git is missing, or does not know the revision.
     """
-    # Do not let git refresh its index. With an outdated index, git may report unchanged files as
+    # Do not let git write its index. With an outdated index, git may report unchanged files as
     # changed, but reading these files again does no harm.
     command = ["git", "-c", "diff.autoRefreshIndex=false", "-C", str(folder), *args]
     try:

@@ -52,7 +52,7 @@ def journal_of(
 
     Args:
         key: the asset key, without the project root of the environment.
-        context: the context of the step that writes to the journal; None only to read the journal.
+        context: the context of the step that uses the journal; None outside a step.
         root: the project root of the environment; by default TABLEAU_PROJECT_ROOT.
     """
     root = tableau_project_root() if root is None else root
@@ -69,7 +69,8 @@ def histories(
 ) -> Mapping[str, History | RefusedError]:
     """Map the key of each published asset in this environment to the history in its journal.
 
-    If a record cannot be read, its key maps to the error. Raises errors like `newest_records`.
+    If a record cannot be read, the key maps to the error. Raises the same errors as
+    `newest_records`.
     """
     found = newest_records(instance, keys)
     return {
@@ -83,7 +84,7 @@ def newest_records(
 ) -> Mapping[str, StoredRecord | RefusedError | None]:
     """Map the key of each published asset in this environment to the newest record in its journal.
 
-    If a record cannot be read, for example because another release wrote it, its key maps to the
+    If a record cannot be read, for example because another release wrote it, the key maps to the
     error. All other records are still returned.
 
     Raises:
@@ -167,7 +168,7 @@ def setup_of(
     Args:
         inherited: maps model and column to metadata from other tools.
         rejected: returns, for each model, the names of the checks that rejected its newest rows.
-        keep_files: whether to keep the files that the refresh builds when the run has ended.
+        keep_files: whether the files that the refresh builds stay after the end of the run.
     """
     web = os.environ.get("PIPELINE_WEB_URL")
     return Setup(

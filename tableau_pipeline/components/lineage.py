@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
     from tableau_pipeline.components.lineage_events import Dataset, EndedRefresh
 
+# The job that asks Tableau's Metadata API for the ids of data sources.
 _IDS_JOB = "lineage_ids"
-# The job keeps each id in a tag of its run, under this prefix and the LUID.
+# A run of this job stores each id as a tag of the run. The tag's name is this prefix and the LUID.
 _ID_TAG = "tableau-id/"
-# Seconds between two requests for an id in the first hour; the most seconds that a refresh waits
-# for its id.
+# Seconds between two requests for an id in the first hour; the most seconds that the sensor waits
+# for an id before it leaves out the refresh.
 _RETRY, _PATIENCE = 300, 24 * 3600
 # Seconds after which a tick sends no further refresh. Dagster ends a tick after 60 seconds, and the
-# client may wait 40 seconds for a sink, which receives the events.
+# client may wait 40 seconds for a sink, the service that receives the events.
 _TICK_SECONDS = 15
 # Seconds in which a transport with its own queue may still send events at the end of a tick.
 _CLOSE_SECONDS = 10
@@ -50,7 +51,7 @@ _CLOSE_SECONDS = 10
 _REFUSED = (400, 413, 422)
 # A tick reads at most this many refreshes of a data source, and this many failed runs.
 _MOST = 50
-# A tick reads this many of the newest runs of the job `lineage_ids`, of all code locations.
+# A tick reads at most this many of the newest runs of the job `lineage_ids`, of all locations.
 _MOST_LOOKS = 10
 
 
@@ -118,13 +119,13 @@ def _status(error: Exception) -> int | None:
 
 @dataclass
 class _Cursor:
-    """The cursor of the sensor: the sent refreshes, and the ids for which refreshes wait.
+    """The cursor of the sensor: which refreshes were sent, and which ids are known or missing.
 
     Attributes:
         sent: maps the key of a data source to the storage id of the last materialization sent.
         failed: the time stamp of the last failed run whose refreshes were sent.
         ids: maps LUIDs to ids in the Metadata API.
-        waiting: maps LUIDs to the time since which refreshes wait for an id.
+        waiting: maps the LUID of a data source to the time since which its id is missing.
     """
 
     sent: dict[str, int] = field(default_factory=dict)
@@ -171,12 +172,13 @@ def lineage_definitions(
 def _send(
     client: "OpenLineageClient", refreshes: Iterator["EndedRefresh"], log: logging.Logger
 ) -> str:
-    """Send events until the sink fails to take an event, or until the tick has lasted too long.
-
-    Return a summary for users.
+    """Send events until sending fails, or until the tick has lasted too long.
 
     If the sink refuses an event because of its content, leave out this event, and send the next
     events.
+
+    Returns:
+        A summary for users.
     """
     count, end = 0, time.monotonic() + _TICK_SECONDS
     for refresh in refreshes:
@@ -231,13 +233,13 @@ def _ids_job() -> None:
 
 
 def _ask_for(instance: dg.DagsterInstance, unknown: Mapping[str, float]) -> list[dg.RunRequest]:
-    """Return a request of the job; [] if a run for any of these LUIDs is active or has just ended.
+    """Request a run of `lineage_ids`, unless a run for any of these LUIDs is active or recent.
 
     Args:
-        unknown: maps LUIDs to the time since which refreshes wait for an id.
+        unknown: maps the LUID of a data source to the time since which its id is missing.
     """
     now = time.time()
-    # The longer an id has been missing, the longer the pause.
+    # The longer all of these ids have been missing, the longer the pause.
     pause = _RETRY * max(1.0, (now - max(unknown.values())) / 3600)
     for record in instance.get_run_records(dg.RunsFilter(job_name=_IDS_JOB), limit=_MOST_LOOKS):
         is_recent = not record.dagster_run.is_finished or now - (record.end_time or 0) < pause
@@ -263,7 +265,7 @@ class _News:
 
     Attributes:
         cursor: advances after each sent refresh.
-        unknown: maps LUIDs to the time since which refreshes wait for an id.
+        unknown: maps the LUID of a data source to the time since which its id is missing.
         unreadable: why publishes of files are unknown; "" if all of them are known.
     """
 
@@ -369,7 +371,7 @@ class _News:
         return self.cursor.ids.get(luid or "") if by_id else luid
 
     def _refresh(self, source: Declaration, run_id: str, **known: Any) -> "EndedRefresh":
-        # Import this module only here, because it needs the extra.
+        # Import this module only here, because it needs the extra `lineage`.
         from tableau_pipeline.components.lineage_events import EndedRefresh
 
         root = tableau_project_root()
@@ -396,7 +398,7 @@ class _News:
 
 def dataset_of(table: Table, lineage: Lineage) -> "Dataset":
     """Return the dataset of a model or a lake table."""
-    # Import this module only here, because it needs the extra.
+    # Import this module only here, because it needs the extra `lineage`.
     from tableau_pipeline.components.lineage_events import Dataset
 
     if table.source is None:

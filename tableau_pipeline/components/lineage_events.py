@@ -27,8 +27,8 @@ _TABLEAU = "tableau"
 
 
 def _facet(kind: Any, *values: Any, **more: Any) -> Any:
-    # All facets take the argument `producer`, which attrs derives from a private name. The type
-    # checker does not know this argument, so `kind` has the type Any.
+    # All facets take the argument `producer`, which attrs derives from the attribute `_producer`.
+    # The type checker does not know this argument, so `kind` has the type Any.
     return kind(*values, **more, producer=_PRODUCER)
 
 
@@ -48,7 +48,7 @@ class EndedRefresh:
         key: the asset key of the data source in its environment, such as "flights@Staging".
         namespace: the namespace of the job in OpenLineage.
         run_id: the id of the Dagster run; "" if the refresh was no run.
-        began: the timestamp of the start, in seconds.
+        began, ended: the time stamps of the start and the end, in seconds.
         inputs: maps asset keys of models to the datasets that the refresh read.
         description: a description of the data source for users.
         luid: the LUID of the data source; None if it was never published.
@@ -76,8 +76,8 @@ class EndedRefresh:
 
         Two calls return equal events, so an event that is sent again adds no run to a catalogue.
         """
-        # The run's own id does not suffice, because a run may refresh several data sources. Not
-        # every refresh is a run.
+        # The run's own id does not suffice, because a run may refresh several data sources, and
+        # because not every refresh is a run.
         name = f"dagster:{self.run_id or self.ended}/{self.key}"
         run_id = str(uuid5(NAMESPACE_URL, name))
         outcome = RunState.FAIL if self.decision else RunState.COMPLETE

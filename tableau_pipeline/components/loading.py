@@ -60,7 +60,10 @@ class Datasource:
     line: int
 
     def at(self, *keys: str) -> str:
-        """Return "file:line: key" for the innermost existing key of the nested `keys`."""
+        """Return "file:line: key" for the innermost existing key of the nested `keys`.
+
+        For a declaration in Python, return "Python".
+        """
         if not self.line:
             return str(self.file)
         text, path = self.file.read_text("utf-8"), []
@@ -83,7 +86,7 @@ class Datasource:
 
     @property
     def models(self) -> Iterator[tuple[Sequence[str], str]]:
-        """Yield each model after the nested keys under which the declaration names the model."""
+        """Yield pairs: the nested keys under which the declaration names a model, and the model."""
         for table in self.component.tables:
             yield ("tables", table.name, "model"), table.model
             if isinstance(table.policy, Diff) and table.policy.feed:
@@ -358,8 +361,8 @@ def load_definitions(folder: Path) -> dg.Definitions:
         _LOG.warning("%s", problem)
     models = {model for datasource in datasources for model in datasource.component.models}
     assets = [
-        # Do not change an AssetSpec, the stub of a model of another location: it does not show how
-        # that location makes the model.
+        # Do not change an AssetSpec. It stands for a model of another location, and does not show
+        # how that location makes the model.
         _with_kinds_and_code(asset, models)
         if isinstance(asset, dg.AssetsDefinition) and asset.is_materializable
         else asset
@@ -369,7 +372,10 @@ def load_definitions(folder: Path) -> dg.Definitions:
 
 
 def _with_kinds_and_code(asset: dg.AssetsDefinition, models: Container[str]) -> dg.AssetsDefinition:
-    """Return an asset with the kinds of a model, and with a link to its code."""
+    """Return an asset with a link to its code and, if the asset is a model, with kinds.
+
+    Change only assets that Dagster loads from Python files in the folder `defs`.
+    """
     in_python = any(isinstance(component_of(spec), dg.DefsFolderComponent) for spec in asset.specs)
 
     def annotated(spec: dg.AssetSpec) -> dg.AssetSpec:
@@ -421,8 +427,9 @@ def evaluate_definitions(
         folder: the folder of the module.
 
     Raises:
-        DeclarationError: there are mistakes in YAML, or data sources that would replace each other.
-            The message has a line for each problem.
+        DeclarationError: there are mistakes in YAML, or data sources that would replace each other,
+            or data sources with the asset key of another asset. The message has a line for each
+            problem.
     """
     with _as_declaration_errors(folder):
         resolved = definitions() if isinstance(definitions, LazyDefinitions) else definitions

@@ -21,10 +21,11 @@ from tableau_pipeline.yaml_keys import keyed
 
 # The values of `Status` that can be reported.
 Reported = Literal["failed", "refused", "drifted", "late", "held"]
-# The "@" avoids a clash, because a data source may have the key "audit", but no key has an "@".
+# The subjects of incidents that concern no single data source. The "@" avoids a clash with the
+# keys of data sources, which have no "@".
 _JOB = f"@{AUDIT}"
 _FILES = "@files"
-# The most characters of a text. Services cut longer messages off, or refuse them.
+# The most characters of an incident's text. Services cut off or refuse longer messages.
 _LONGEST = 1500
 
 
@@ -58,7 +59,7 @@ class Notify:
 
 
 def _service(url: str) -> Any:
-    """Return the Apprise service of a URL; None if Apprise does not know it.
+    """Return the Apprise service of a URL; None if Apprise does not know the URL.
 
     Raises:
         ValueError: Apprise is not installed.
@@ -67,7 +68,7 @@ def _service(url: str) -> Any:
         import apprise
     except ImportError as error:
         raise ValueError("this needs pip install 'tableau_pipeline[notify]'") from error
-    # At lower log levels, some services log their URL.
+    # At lower log levels, some services log their URL, which may contain a secret.
     logging.getLogger("apprise").setLevel(logging.CRITICAL)
     return apprise.Apprise.instantiate(url, suppress_exceptions=True)
 
@@ -108,7 +109,7 @@ def notification_sensor(
         sent: dict[str, dict[str, str]] = json.loads(context.cursor or "{}")
         after, count = {}, 0
         for number, url in enumerate(notify.urls, 1):
-            # Record the reported incidents of each URL, so that only failed URLs are tried again.
+            # Record the reported incidents for each URL, so that only failed URLs are tried again.
             url_id = hashlib.sha256(url.encode()).hexdigest()[:12]
             before = sent.get(url_id, {})
             unsent = [
@@ -170,7 +171,8 @@ def incidents(
             text = f'The status of "{status.name}" is unknown: {status.why}'
             yield Incident(status.key, Status.FAILED, "unreadable", text)
         elif status.state is Status.HELD:
-            # A hold is its own subject, because a hold ends no other incident. No key has an "@".
+            # Give a hold a subject of its own, because a hold does not end other incidents of the
+            # data source.
             text = f'"{status.name}" is {status.why}\nTo go on: {status.remedy}'
             yield Incident(f"{status.key}@hold", status.state, status.why, text)
         elif status.state is not Status.RUNNING:

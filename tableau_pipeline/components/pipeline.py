@@ -40,7 +40,7 @@ def _resource_names(value: Any) -> Any:
 
 
 class TableauPipelineScaffolder(dg.Scaffolder):
-    """Writes the declaration; for a new project, also `.env` and the settings of Dagster."""
+    """Writes the declaration and, in a project that lacks them, `.env` and Dagster's settings."""
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Write the missing files; make git ignore files with secrets or data.

@@ -55,7 +55,7 @@ class Tokens(Names):
 
     A token is a hash of the site's LUID and of the item's LUID. If an item has no LUID, the token
     uses its name. Without the site's LUID, which cannot be guessed, a reader cannot compute the
-    token of a known name. But a user who may list the contents of the site can.
+    token of a known name. But a user who may list the contents of the site can compute tokens.
 
     Attributes:
         site: the LUID of the site.
