@@ -217,16 +217,16 @@ class AssetSelectionByGraph(dg.AssetSelection):
         return self.chosen(asset_graph)
 
 
-# Time windows.
+# Time partitions.
 
 
 def is_hourly(definition: dg.TimeWindowPartitionsDefinition) -> bool:
-    """Whether every whole hour is a window."""
+    """Whether each whole hour is one partition."""
     return definition.is_basic_hourly
 
 
 def is_left_out(definition: dg.TimeWindowPartitionsDefinition, start: Any) -> bool:
-    """Whether the definition leaves out the window that begins at `start`."""
+    """Whether the definition leaves out the partition that begins at `start`."""
     return definition.is_window_start_excluded(start)
 
 

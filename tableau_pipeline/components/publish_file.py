@@ -143,7 +143,7 @@ def publish_files(
         file_store = publication.store(
             snapshots.store,
             run_id=context.run.run_id,
-            # Called only after the claim of this run, because another run may publish until then.
+            # Called once this run excludes all other refreshes, which may publish until then.
             published=lambda: published_version(
                 declaration,
                 journal,

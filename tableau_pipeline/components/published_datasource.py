@@ -64,9 +64,9 @@ class ModelSnapshots:
     """Implements `core.snapshot.Snapshots` for the models of a step.
 
     Attributes:
-        definitions: maps the asset key of a model to its partitions definition; models of other
-            code locations may be missing. The newest version of a model leaves out partitions that
-            only an earlier definition had.
+        definitions: maps the asset key of a model to its partitions definition, or to None for a
+            model without partitions. Models of other code locations may be missing. The newest
+            version of a model leaves out partitions that only an earlier definition had.
     """
 
     snapshots: SnapshotIOManager
@@ -170,7 +170,7 @@ class RefreshConfig(dg.Config):
         return not (self.dry_run or self.build_only)
 
     def carry_out(self, setup: Setup, *, user: str | None = None) -> Done:
-        """Refresh or roll back the data source, or only plan the refresh, or only build the file.
+        """Refresh the data source or roll it back; or only plan this, or only build the file.
 
         Args:
             user: the user who launched the run; None if the user is unknown.

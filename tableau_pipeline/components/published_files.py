@@ -29,7 +29,8 @@ class PublishedFile:
 
     Attributes:
         history: the history in the data source's journal.
-        run: the newest run that published the data source or failed to; None if no run tried.
+        run: the newest run that published the data source, or failed to publish it; None if no run
+            tried to publish it.
         by_command: whether the command `publish`, not a run, made the last attempt.
         problem: why the journal's records cannot be read; "" if they can be read.
     """
@@ -44,9 +45,10 @@ class PublishedFile:
 def published_files(instance: dg.DagsterInstance) -> Mapping[str, PublishedFile]:
     """Map keys to the data sources that were published from files.
 
-    The result includes data sources that runs failed to publish. The result leaves out data sources
-    that only the command `publish` failed to publish: nothing of them is published, and no record
-    has their name. Raises the same errors as `newest_records`.
+    The result includes data sources that runs failed to publish. If only the command `publish`
+    tried to publish a data source, and never succeeded, the result leaves out this data source,
+    because no checkpoint (the record of what was published) has its name. Raises the same errors as
+    `newest_records`.
     """
     recorded, problems = records_of_files(instance)
     found: dict[str, PublishedFile] = {}
@@ -108,18 +110,25 @@ def _is_later(instance: dg.DagsterInstance, newest: StoredRecord, run: dg.RunRec
 
 
 def _last(newest: StoredRecord) -> tuple[str, datetime] | None:
-    """Return the run id of the last refresh, and the time when this refresh began or ended."""
+    """Return the run id of the last refresh, and the time when this refresh began or ended.
+
+    Return None if the newest record is neither the beginning nor the end of a refresh.
+    """
     if claim := newest.history.claim:
         return claim.owner.run_id, claim.claimed_at
     if isinstance(newest.record, ClaimRelease):
         return newest.record.run_id, newest.record.closed_at
-    # A refresh wrote the newest record, such as a request, after its claim had ended. The record
-    # does not show how the refresh ended. The newest run in Dagster shows more.
+    # A refresh wrote the newest record, such as a request, after its claim (its right to exclude
+    # other refreshes) had ended. The record does not show how the refresh ended. The newest run in
+    # Dagster shows more.
     return None
 
 
 def recorded_declaration(key: str, checkpoint: Checkpoint) -> Declaration:
-    """Derive as much as possible of the declaration of a data source published from files."""
+    """Derive the declaration of a data source from the checkpoint of its last publish from files.
+
+    The result lacks the settings that a checkpoint does not record.
+    """
     ((name, table),) = checkpoint.tables.items()
     is_json = any(column.type.startswith("json of ") for column in table.columns)
     return Declaration(

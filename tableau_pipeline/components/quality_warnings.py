@@ -25,7 +25,8 @@ from tableau_pipeline.resources.services import as_failure
 
 _JOB = "quality_warnings"
 _INTERVAL_SECONDS, _RETRY_SECONDS = 60, 900
-# Do not show users the reason, which may quote values of rows. Only the owners may see the reason.
+# Do not show users the reason of a refusal or failure, because a reason may quote values of rows.
+# Only the owners may see the reason.
 _STOPPED = "The last refresh was refused or has failed"
 _REASONS = {Status.REFUSED: _STOPPED, Status.FAILED: _STOPPED, Status.LATE: "These data are late"}
 _RETRIED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)

@@ -57,7 +57,8 @@ def newest_row_times(
 ) -> Mapping[str, float]:
     """Map each rejected model to the time of its newest rows, in seconds since 1970.
 
-    For a lake table that no sensor watches, use the time of the last check.
+    A lake table that no sensor watches has no materialization, so use the time of a check's last
+    result.
 
     Args:
         rejected: maps models to names of checks; the result of `rejected_models`.
@@ -103,7 +104,7 @@ def _foreign_failures(
 def _rejects(
     instance: dg.DagsterInstance, check: dg.AssetCheckKey, *, is_partitioned: bool
 ) -> bool:
-    """Whether the newest result of a check is a failure, for any rows that the model still has."""
+    """Whether a check has rejected the newest rows of its model, or of any of its partitions."""
     results = check_history(instance, check, limit=_MAX_RESULTS if is_partitioned else 1)
     # Stop here in the usual case, because most checks have never failed.
     if not any(map(_is_failure, results)):

@@ -28,13 +28,14 @@ def published_below(
     ours = journal_of(instance, "", root=root).instance
     for remote in site.tagged(f"{INSTANCE_TAG_PREFIX}{ours}", revisions=False):
         key, *others = remote.keys or ("",)
-        # Skip a data source with the tags of another deployment, which has taken it over.
+        # Skip a data source whose tag only begins like ours, because its root has a longer name.
+        # Also skip a data source with several keys: users may have copied tags to it.
         if ours in remote.instances and key and not others and root_of(key) == root:
             yield key, remote
 
 
 def nothing_below(instance: dg.DagsterInstance, site: TableauSite, root: str) -> str:
-    """Explain to users why an environment has no data sources.
+    """Return an explanation, for users, of why an environment has no data sources.
 
     Raises:
         RefusedError: the project does not exist, so the root may be mistyped.
@@ -65,7 +66,10 @@ def delete(
     *,
     log: logging.Logger,
 ) -> list[str]:
-    """Delete data sources of an environment in a run, because only a run can claim them.
+    """Delete data sources of an environment.
+
+    The deletion is a step of a Dagster run, so that a refresh that waits can find out whether the
+    deletion has ended.
 
     Args:
         found: the data sources with their keys, as `published_below` yields them.
@@ -124,7 +128,8 @@ def _delete(
                 )
             claim.check_fence()
             site.delete(remote.luid)
-            # Record that nothing is published any more, so that no snapshot is kept for an update.
+            # Record that nothing is published any more. Otherwise, snapshots would be kept for
+            # later updates.
             claim.append(Recovered(refresh=claim.number))
     except RefreshError as error:
         return str(error)

@@ -1,7 +1,7 @@
 """Report refreshes in Dagster by asset checks, materializations, observations and run tags.
 
-The refresh itself carries out the checks. It stops at a failed check even if the run does not
-select the check.
+The refresh itself carries out the blocking checks and the reconciliation. If one of them finds an
+error, the refresh fails, even if the run does not select this check.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ _DESCRIPTIONS = {
 
 
 def check_specs(declaration: Declaration, *, has_deadline: bool = False) -> list[dg.AssetCheckSpec]:
-    """Return the checks of a data source. `has_deadline` adds the check of the data's age."""
+    """Return the specs of the checks. `has_deadline` adds the check of the data's age."""
     descriptions = {check.value: text for check, text in _DESCRIPTIONS.items()}
     if declaration.reconcile:
         descriptions[RECONCILIATION] = (
@@ -119,7 +119,7 @@ def _refused_checks(
     refusals: Sequence[Refusal],
     severity: dg.AssetCheckSeverity,
 ) -> Iterator[dg.AssetCheckResult]:
-    """Yield the result of each failed check, and repeat the last result of each other check.
+    """Yield the result of each failed check. For each other check, yield its last result again.
 
     Dagster would show a missing result as a failure.
     """
@@ -138,7 +138,7 @@ def _refused_checks(
 
 
 def _last_words(before: dg.AssetCheckEvaluation | None) -> str:
-    """Return the description from the last refresh that reached the check; "" without one."""
+    """Return the description by the last refresh that reached the check; "" if there is none."""
     text = before.description if before else None
     return (text or "").removeprefix(_NOT_REACHED).strip()
 
@@ -186,7 +186,10 @@ def _result(
 
 
 def _guard_metadata(declaration: Declaration, done: Refreshed) -> dict[str, str]:
-    """Return for each table the number of rows, its change in percent, and the limit of `guard`."""
+    """Return the number of rows of each table.
+
+    If rows of the table were published before, add the change in percent and the limit of `guard`.
+    """
     counts, rows = {}, done.checkpoint.rows
     for table in declaration.tables:
         now, before = rows[table.name], done.before.get(table.name)
@@ -236,7 +239,7 @@ def _field_table(done: Refreshed | Planned) -> dict[str, Any]:
 
 
 def _plan_table(declaration: Declaration, done: Refreshed | Planned) -> dict[str, Any]:
-    """Return the decision, its reason, and a row for each table."""
+    """Return the decision and its reason; unless it is a refusal, also a row for each table."""
     head, tables = f"**{done.decision}**: {escaped(done.reason)}", done.tables
     if isinstance(done.plan, Refuse):
         return {"plan": dg.MetadataValue.md(head)}
@@ -308,7 +311,7 @@ def published_result(
     declaration: Declaration,
     done: Refreshed,
 ) -> dg.MaterializeResult:
-    """Return the result of a refresh for users of Dagster; refreshes read the journal instead.
+    """Return what Dagster shows of a refresh. Later refreshes read the journal, not this result.
 
     Dagster plots each number over time. So the metadata has only numbers that are worth a plot, and
     every refresh reports all these numbers. `details` has values for programs, without plots.
@@ -490,7 +493,7 @@ _LONGEST_TAG = 63
 
 
 def run_tag(key: str) -> str:
-    """Return the key of the run tag with the decision of a data source's refresh."""
+    """Return the key of the run tag that records what a refresh of the asset `key` decided."""
     # Dagster allows one slash and 63 characters in a tag key, so slashes become dots. A key that is
     # too long gets a digest. A key with a dot gets a digest, too. Without the digest, "a.b" and
     # "a/b" would get the same tag.

@@ -31,7 +31,7 @@ from tableau_pipeline.resources.services import REFUSALS
 
 Kind = TypeVar("Kind", str, int)
 
-# The decision of an event that a user or other code recorded, not a refresh.
+# The `decision` of an event that no refresh recorded, but a user or other code.
 _NOT_OURS = "unknown"
 
 
@@ -40,14 +40,15 @@ class PastRefresh:
     """A refresh that has ended, as Dagster recorded it.
 
     Attributes:
-        decision: the decision of the refresh; a value in `outcome.STOPPED` if it was refused or
-            failed.
+        decision: what the refresh decided, such as "update"; a value in `outcome.STOPPED` if the
+            refresh was refused or failed.
         rows: the number of rows of the fact table. If nothing was refreshed, `rows`, `bytes_sent`
             and `bytes_saved` are None.
         deleted, inserted: how many rows an update deleted and inserted, in all tables together.
         bytes_saved: how many bytes a full publish would have sent in addition.
         requests: how many requests the refresh sent to the server; None if no number is recorded.
-        compared: how the rows were compared with the models, or a note that they were not compared.
+        compared: the state of the comparison of the rows with the models, such as "not compared";
+            "" if it is unknown.
         is_full: whether the refresh was a full publish.
         taken_at: when a refresh last made the published rows equal to the models, as in
             `Checkpoint`; None if no time is recorded.
@@ -76,7 +77,7 @@ class PastRefresh:
 
     @property
     def is_ours(self) -> bool:
-        """Whether a refresh recorded the event, and not a user or other code."""
+        """Whether a refresh, not a user or other code, recorded the event."""
         return self.decision != _NOT_OURS
 
     @property
@@ -128,7 +129,7 @@ class DatasourceStatus:
 
     Attributes:
         last: the last refresh that succeeded.
-        checkpoint: the published content; None if the content is uncertain, see
+        checkpoint: the record of the published content; None if the content is uncertain, see
             `certain_checkpoint`.
         why: the reason for the state; "" if nothing is wrong.
         accepts: the values of `accept` that would prevent the refusal of a refresh.
@@ -174,12 +175,12 @@ def statuses(
 ) -> Mapping[str, DatasourceStatus]:
     """Map the asset key of each data source to its status.
 
-    The function reads most records of Dagster once for all data sources.
+    Most queries to Dagster's storage cover all data sources at once.
 
     Args:
-        reads_journal: whether to read every journal. Sensors pass False, because they look every
-            minute. Then the function reads only the journals of data sources with an unfinished
-            run, and only the statuses of these data sources have a checkpoint.
+        reads_journal: whether to read every journal. Sensors pass False, because they run every
+            minute. With False, the function reads only the journals of data sources with an
+            unfinished run, and only the statuses of these data sources have a checkpoint.
 
     Raises the same errors as `components.journal.newest_records`. A data source with unreadable
     records is UNKNOWN, unless its newest run or a hold shows another state.
@@ -308,7 +309,7 @@ def statuses_of_files(instance: dg.DagsterInstance) -> Mapping[str, DatasourceSt
 def _by_command(
     status: DatasourceStatus, known: History, journal: StoredJournal
 ) -> DatasourceStatus:
-    """Return the status of a data source of files after a publish by the command `publish`."""
+    """Return the status of a data source after a publish of files by the command `publish`."""
     checkpoint = known.checkpoint
     is_shown = status.last and checkpoint and status.last.taken_at == checkpoint.taken_at
     if checkpoint and checkpoint.taken_at and not is_shown:
@@ -349,7 +350,7 @@ def certain_checkpoint(recorded: History) -> Checkpoint | None:
     """Return the newest checkpoint; None if the server may have other content.
 
     The content is uncertain if requests are recorded after the newest checkpoint, if no refresh has
-    observed the result of a request, or if a refresh has recorded a reason for distrust.
+    observed the result of a request, or if a refresh has recorded a reason to doubt the content.
     """
     is_open = recorded.intents or recorded.recovered.sent or recorded.recovered.distrust
     return None if is_open else recorded.checkpoint

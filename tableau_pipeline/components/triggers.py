@@ -123,23 +123,24 @@ def automation_conditions(
 ) -> tuple[dg.AutomationCondition | None, dg.AutomationCondition | None]:
     """Return the conditions of the extract and of the published asset, which share a step.
 
-    Only an `AfterTrigger` has conditions; for all other triggers, both are None. The conditions
-    request a refresh when models are new, and retry a failed refresh every half hour.
+    Without an `AfterTrigger`, both are None. The conditions request a refresh when models are new,
+    and retry a failed refresh every half hour.
     """
     if not isinstance(trigger, AfterTrigger):
         return None, None
     is_, updated = dg.AutomationCondition, dg.AutomationCondition.newly_updated()
-    # Dagster remembers the update of each model until it requests a refresh. A refresh by hand does
-    # not reset the memory, so an extra refresh without changes follows. Do not combine
-    # newly_updated() or newly_requested() with other conditions by "|". Dagster does not know the
-    # time of a combined condition. So it would forget a model that became new just after the
-    # request, although the requested refresh may have missed this model. Unlike eager(), do not
-    # wait for missing partitions: a day that never arrives must not block all refreshes.
+    # Dagster remembers the update of each model until Dagster requests a refresh. A refresh by hand
+    # does not clear this memory, so Dagster requests another refresh, which finds no changes. Do
+    # not combine newly_updated() or newly_requested() with other conditions by "|": Dagster does
+    # not know when a combined condition became true. So Dagster would forget a model that became
+    # new just after the request, although the requested refresh may have missed this model. Unlike
+    # eager(), do not wait for missing partitions: a day that never arrives must not block all
+    # refreshes.
     updates = [is_.asset_matches(model, updated) for model in models]
     events = updates if trigger.after == "all" else [is_.any_deps_match(updated)]
     if trigger.every:
-        # Dagster also remembers a tick until the next request. So if a model is running at the
-        # tick, a refresh still follows later.
+        # Dagster also remembers a tick of the schedule until the next request. So if a model is
+        # running at the tick, a refresh still follows later.
         events = [*events, is_.cron_tick_passed(_ticks(trigger.every))]
     new = reduce(and_, (condition.since(is_.newly_requested()) for condition in events))
     failed = is_.execution_failed() & is_.cron_tick_passed(RETRY_CRON)

@@ -16,7 +16,8 @@ from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.outcome import Code
 
 _FOLDER = re.compile(r"^type: *[\"']?dagster\.(components\.)?DefsFolderComponent\b", re.MULTILINE)
-# Use the C loader of PyYAML if it is built in. It has the same rules, and is ten times as fast.
+# PyYAML's C loader, if it is installed, has the same rules as the Python loader, but is ten times
+# as fast.
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -32,12 +33,12 @@ class YamlComponent(dg.Component, dg.Resolvable):
     Decorate each subclass with `tableau_pipeline.yaml_keys.keyed`.
     """
 
-    # Override Dagster's own model, so that `resolve_from_model` checks the keys. Dagster's model
-    # checks less, and its errors name only the outermost key.
+    # Override the pydantic model that Dagster derives, so that `resolve_from_model` checks the
+    # keys. Dagster's model checks less, and its errors name only the outermost key.
     @classmethod
     @cache
     def model(cls) -> type[BaseModel]:
-        """Return a model that accepts any keys, but has the JSON schema of the component."""
+        """Return a pydantic model that accepts any keys, but has the component's JSON schema."""
         component = TypeAdapter(cls)
 
         class Keys(RootModel[dict[Any, Any]]):
@@ -146,11 +147,11 @@ def _reject_repeated_keys(file: Path, text: str) -> None:
 def _without_unions(schema: Any, definitions: dict[str, Any]) -> Any:
     """Return a JSON schema with each union replaced by all keys of its members.
 
-    Editors use the resulting schema to complete keys. It allows all keys, and requires no key,
-    because the component's own validators report mistakes with a guess at the right spelling. With
-    a strict schema, Dagster would first report less helpful errors. For example, it would
-    report that a value "is not valid under any of the given schemas". For a mistyped key, it would
-    report that the correct key "is a required property".
+    Editors use the resulting schema to complete keys. The schema allows all keys, and requires no
+    key, because the component's own validators report mistakes, and suggest the right spelling.
+    With a strict schema, Dagster would first report less helpful errors. For example, Dagster would
+    report that a value "is not valid under any of the given schemas". For a mistyped key, Dagster
+    would report that the correct key "is a required property".
     """
     if isinstance(schema, list):
         return [_without_unions(item, definitions) for item in schema]

@@ -32,7 +32,8 @@ class Cutoff(Frozen):
     """The cutoff of `retain`: rows with `column` below `value` are not published.
 
     Attributes:
-        days: the declared number of days. Until a model or this number changes, the cutoff stays.
+        days, as_of: as declared in `retain`. If `as_of` is "run", the cutoff changes every day. If
+            `as_of` is "max", the cutoff stays until the model or `retain` changes.
         value: the cutoff as text, a date or a timestamp in UTC.
     """
 
@@ -48,11 +49,11 @@ class TableContent(Frozen):
     Attributes:
         model: the asset key of the model. `version` is the number of the model's snapshot.
         all_rows: the fingerprint of all rows of the model.
-        content: the fingerprint of the published rows, which `cutoff` keeps.
+        content: the fingerprint of the rows that `cutoff` keeps. Only these rows are published.
         cutoff: the cutoff of published rows; None if every row of the model is published.
         key: columns that identify every published row, as a check has shown; () without a check.
-        cursor: the column by which an append finds new rows. It is not NULL in any published row,
-            as a check has shown; None without a check.
+        cursor: the column by which an append finds new rows. As a check has shown, this column is
+            not NULL in any published row. None without a check.
     """
 
     model: str
@@ -76,7 +77,7 @@ def columns_of(tables: Mapping[str, TableContent]) -> Mapping[str, tuple[Column,
 
 
 class NoUpdates(Frozen):
-    """The server refused or failed the last update, so the data source was published in full.
+    """The server refused the last update, or the update failed; a full publish replaced it.
 
     Attributes:
         why: the server's refusal, or its notes about the job.
@@ -152,7 +153,7 @@ class Window:
 
 
 class Checkpoint(Frozen):
-    """What is known of the published data source; valid only for this server, site and LUID.
+    """What is known of the data source with this `luid` on this `server` and `site`.
 
     Attributes:
         refresh: the number of the refresh that recorded this checkpoint. Of several checkpoints,
@@ -167,7 +168,7 @@ class Checkpoint(Frozen):
         held: the `.tds` at `updated_at` and `revision`; None if the next refresh must read the
             `.tds`.
         adopted: the digest of the metadata of a data source that we took over, until a refresh has
-            confirmed that the metadata survived.
+            confirmed that the data source still has these metadata.
         owner: the LUID of the owner before a publish, until a refresh has restored this owner.
         written: the names of the files with the metadata values that we wrote. If the outcome of a
             publish is unknown, there are several names, the newest first.
@@ -175,7 +176,7 @@ class Checkpoint(Frozen):
             refresh that read them.
         saved: users' edits of removed columns and calculations, until the columns return.
         late: the windows of our updates that had not yet changed `updated_at` when the refresh
-            ended. Some sites change the time stamp late.
+            ended. Some sites change the time stamp only after the end of the update's job.
         updates: the number of updates since the last full publish.
         size: the bytes of the file at the last full publish.
         grown: the bytes of all payloads since the last full publish.
@@ -184,7 +185,8 @@ class Checkpoint(Frozen):
             had changed. A refresh of the metadata alone does not count.
         compared_at: when a comparison last found the published rows equal to the models' rows.
         no_updates: why the next change needs a full publish; None if an update may suffice.
-        unreconciled: why the published rows were not compared with the models' rows.
+        unreconciled: why the published rows were not compared with the models' rows; None if a
+            comparison found them equal.
         accepted: what users accepted for the refresh; None if nothing was accepted.
         distrust: why no update may build on this checkpoint before a comparison; None if an update
             may.

@@ -438,7 +438,7 @@ class Declaration(Properties):
 
     @property
     def tag(self) -> str:
-        """The tag that marks the data source on the server as published under this key."""
+        """The tag on the server that marks the data source as published under `key`."""
         return f"{TAG_PREFIX}{self.key}"
 
     @property
@@ -483,7 +483,7 @@ class Declaration(Properties):
 
     def digest(self) -> str:
         """Return a digest of the structure of the published file: its tables and relationships."""
-        # Sort tables and relationships, because their order in YAML must not cause an overwrite.
+        # Sort tables and relationships, because a new order in YAML must not cause a publish.
         edges = sorted([edge.many, edge.one, *sorted(edge.on)] for edge in self.relationships)
         shape = [sorted(table.name for table in self.tables), edges]
         return hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:16]

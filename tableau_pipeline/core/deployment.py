@@ -44,7 +44,7 @@ class Deployment(Frozen):
 
 @dataclass
 class JournalPlace:
-    """The journals of one deployment in a store.
+    """The journals of one deployment in a store. A journal has the records of one data source.
 
     Attributes:
         storage: the store. The path of a record is
@@ -73,7 +73,8 @@ class JournalPlace:
         """Return the deployment; create the deployment if it does not exist.
 
         Raises:
-            RefusedError: as in `deployment`; or the store lets a second writer overwrite the first.
+            RefusedError: as in `deployment`; or the store lets a second writer overwrite the first;
+                or another process has removed the new file.
         """
         if deployment := self.deployment():
             return deployment
@@ -168,8 +169,9 @@ class JournalPlace:
     def problem(self, deployment: Deployment) -> str | None:
         """Return the problem if the store is a copy or was moved; otherwise None.
 
-        Two hosts may see the folder under different paths, and a mount may change inode numbers. So
-        only a store with both another path and another inode number counts as a copy.
+        Two hosts may see a folder under different paths, and a mount may change inode numbers. So a
+        folder counts as copied or moved only if both its path and its inode number differ. A store
+        with a URL has no inode number, so it counts as copied or moved if the URL differs.
         """
         is_numbered = deployment.inode is not None and deployment.inode == self._inode()
         if deployment.place == self.where or is_numbered:
@@ -189,7 +191,8 @@ class JournalPlace:
             RefusedError: the store ignores the condition of a write, as some gateways do.
         """
         key = f"{_DEPLOYMENTS}/.probe-{uuid4().hex}"
-        # This write also creates a local folder, so that `_inode` can read its number afterwards.
+        # This write also creates a missing local folder, so that `_inode` can read the folder's
+        # inode number afterwards.
         self.storage.put(key, b"first")
         try:
             if self.storage.put(key, b"second"):

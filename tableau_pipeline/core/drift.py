@@ -1,6 +1,8 @@
 """The state of data sources and jobs on the server, and the detection of drift.
 
-Drift is a change by another user.
+Drift is a change by another user. The detection uses the time stamp of the data source, and the
+window of each of our changes: the time in which the change took effect. An update is late if the
+server sets the time stamp only after the end of the window, as some sites do.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,8 +15,8 @@ from tableau_pipeline.core.checkpoint import Outcome, Window
 from tableau_pipeline.core.identity import INSTANCE_TAG_PREFIX, TAG_PREFIX
 from tableau_pipeline.outcome import Distrust, Doubt
 
-# The longest time from the end of our job to the time stamp that the job moves, in seconds.
-# Attribute a later time stamp to another user.
+# The longest time, in seconds, from the end of our job to the time stamp that the server sets
+# because of the job. A later time stamp comes from another user.
 LONGEST_LAG = 30.0
 
 JobKind = Literal["update", "publish"]
@@ -93,7 +95,8 @@ class Job:
     """A job of the server. `outcome` is None while the job waits or runs.
 
     Attributes:
-        kind: the kind of job; None after a look-up by id, or if the list has an unknown kind.
+        kind: the kind of job; None if the job was looked up by id, or if the server's list of jobs
+            gives a kind that we do not know.
         notes: the server's message about the job; "" without a message.
         created_at, started_at, completed_at: times by the server's clock.
         datasource: the LUID of the data source; None if the server does not name it.
@@ -137,12 +140,12 @@ class Timeouts:
         claim: the longest wait until another refresh of the same data source ends.
         job: the longest wait from the start of a job of the server to its end.
         queue: the longest wait until a job of the server starts.
-        arrival: the longest time that a gateway may hold a request whose answer was lost, before
-            the server queues its job.
+        arrival: if the answer to a request was lost: the longest time that a gateway may hold the
+            request until the server queues a job for it.
         timestamp: the longest wait until the data source shows the effect of a job that is gone.
         listing: the longest wait until the server's lists show a new data source.
-        first_poll: the first pause; it is short because most jobs are short.
-        longest_poll: the pause up to which later pauses grow.
+        first_poll: the first pause, which is short, because most jobs are short.
+        longest_poll: the longest pause. Pauses grow up to this length.
     """
 
     claim: float = 3600
@@ -156,14 +159,14 @@ class Timeouts:
 
 
 def is_late(stamp: datetime, late: Iterable[Window]) -> bool:
-    """Whether one of our updates may have set this time stamp after the end of its job."""
+    """Whether one of our updates, whose windows are in `late`, may explain this time stamp."""
     return any(window.covers(stamp, lag=LONGEST_LAG) for window in late)
 
 
 def is_unchanged(
     before: RemoteDatasource, now: RemoteDatasource | None, *, late: Collection[Window]
 ) -> bool:
-    """Whether a data source is unchanged. Time stamps of our own late updates do not count."""
+    """Whether a data source is unchanged. Time stamps that late updates explain do not count."""
     return (
         now is not None
         and (now.luid, now.name, now.project_id) == (before.luid, before.name, before.project_id)
@@ -177,8 +180,8 @@ def still_late(
     """Return the windows of our updates that may still change the time stamp.
 
     Args:
-        came: a new time stamp; None if there is no new time stamp. The first update that explains
-            this time stamp is no longer late.
+        came: a new time stamp; None if there is no new time stamp. The result leaves out the first
+            update that explains `came`, because this update will not change the time stamp again.
     """
     waiting = [window for window in late if now <= window.end + timedelta(seconds=LONGEST_LAG)]
     for number, window in enumerate(waiting):
@@ -197,7 +200,7 @@ class Change:
             the data source.
         after: the current stamp of the data source.
         revisions: the numbers of new revisions that our change can explain.
-        lag: the most seconds from the end of the window to the time stamp.
+        lag: the most seconds from the end of the window to a time stamp that our change explains.
         seen: time stamps that the data source had between `before` and `after`.
         late: the windows of our earlier updates that may change the time stamp only now.
         published: as in `RemoteDatasource`.
@@ -242,7 +245,8 @@ class Change:
             if not self.window.covers(stamp, lag=self.lag):
                 start, end = f"{self.window.start:%H:%M:%S}", f"{self.window.end:%H:%M:%S}"
                 return f"{words}{user}, but our change took effect between {start} and {end}"
-        # A publish by another user in the same second has the same time stamp, but adds a revision.
+        # A publish by another user in the same second as our change leaves no other time stamp, but
+        # the publish adds a revision.
         if is_theirs:
             return f"another user published: the data source has {self.made} new revisions{user}"
         return None
@@ -258,7 +262,8 @@ class Change:
     def lateness(self) -> float | None:
         """The seconds from our change to the time stamp; None if our change cannot explain it.
 
-        If another user moves the time stamp soon after our change, the site only seems to be late.
+        If another user changes the data source soon after our change, the result is too large: it
+        is the time until the change by the other user.
         """
         ours = replace(self, revisions=(self.made,), lag=LONGEST_LAG)
         if self.window is None or ours.unexplained:

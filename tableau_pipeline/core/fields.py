@@ -167,7 +167,7 @@ Aggregation = Literal[
 ]
 DataType = Literal["real", "integer", "string", "boolean", "date", "datetime"]
 # Maps aggregations to Tableau's names. For any other aggregation, Tableau's name is our name with a
-# capital letter.
+# capital first letter.
 _AGGREGATIONS = MappingProxyType({"countd": "CountD", "stdevp": "StdevP", "varp": "VarP"})
 
 # Maps our names of geographic roles to the texts in `.tds` files of Tableau Desktop.
@@ -203,7 +203,7 @@ def _known_format(text: str) -> str:
 class _DisplaySettings:
     """How Tableau shows a field, which is a column or a calculation."""
 
-    # In YAML, the name is the key above the field. For a calculation, it is also the caption.
+    # In YAML, the name is the key above the field. The name of a calculation is also its caption.
     name: SkipJsonSchema[str] = ""
     description: str = Field(
         default="",
@@ -302,8 +302,8 @@ class FieldError(RefusedError):
         self.at = at
 
 
-# Maps pairs to the metadata that a model has for its own columns. The pairs are (model, column) at
-# first, and (table, column) in `declared_values`.
+# Maps columns to the metadata that a data source takes from its models or from dbt. The keys are
+# pairs (model, column), but pairs (table, column) in the argument of `declared_values`.
 Inherited = Mapping[tuple[str, str], FieldMetadata]
 NOT_INHERITED: Inherited = MappingProxyType({})
 

@@ -39,9 +39,10 @@ class Hold(Frozen):
 
 
 def holds(place: JournalPlace) -> dict[str, Hold | RefusedError]:
-    """Map the keys of held data sources to their holds, by a listing and a read for each hold.
+    """Map the keys of held data sources to their holds.
 
-    If a hold cannot be read, its key maps to the error of `hold_of`.
+    If a hold cannot be read, the key maps to the error of `hold_of`. The function lists the holds
+    once, and reads each hold.
     """
     if (folder := _folder(place)) is None:
         return {}

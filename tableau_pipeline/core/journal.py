@@ -1,8 +1,8 @@
 """The journal: numbered records by which refreshes of a data source inform each other.
 
-A writer creates its record under the next number, or fails. So the numbers order all records. A
-record is stored with the history up to this record. So the newest record contains everything that
-refreshes need.
+A writer creates its record under the next number, or fails if another writer has taken this number.
+So the numbers order all records. A record is stored with the history, which is a summary of all
+records up to this record. So refreshes need only the newest record.
 """
 
 import json
@@ -78,8 +78,8 @@ class Intent(Frozen):
         luid: the LUID of the data source to change; None to create one.
         before: the time stamp of the data source right before the request.
         before_revision: the newest revision of the data source right before the request.
-        late: the windows of late updates, as in `Checkpoint`: before the request while the outcome
-            is unknown, and after the request once the outcome is known.
+        late: as in `Checkpoint`. Until the outcome is known, this is the value before the request;
+            afterwards, it is the value after the request.
         target: the checkpoint that is valid after the request has taken effect; None if the request
             does not complete the refresh.
         distrust: why no update may build on the result, even if the request succeeds; None if an
@@ -116,12 +116,12 @@ class Intent(Frozen):
 
     @property
     def brings_metadata(self) -> bool:
-        """Whether the request sends a file with metadata."""
+        """Whether the data source takes its metadata from the file that the request sends."""
         return self.mode in NEW_METADATA
 
     @property
     def brings_ours(self) -> bool:
-        """Whether the request sends a file with metadata that are free of edits by other users."""
+        """Whether `brings_metadata` is true, and the file contains no edits by other users."""
         return self.brings_metadata and not self.keeps_work
 
     @property
@@ -136,16 +136,16 @@ class Intent(Frozen):
 
     @property
     def reached(self) -> Checkpoint | None:
-        """The target after the request has taken effect.
+        """The target after the request has taken effect; None without a target.
 
-        If the effect is only deduced, the data source may still have the metadata from before the
-        request.
+        Only a request that certainly brought new metadata reduces `written` to the newest name.
+        Otherwise, the data source may still have the metadata from before the request.
         """
         is_certain = self.mode in NEW_METADATA and not self.is_deduced
         return self.target.reached if self.target and is_certain else self.target
 
 
-# The most characters of a reason, because each later record contains the reason.
+# Shorten a reason to this many characters, because each later record contains the reason.
 _LONGEST_REASON = 2000
 
 
@@ -303,7 +303,7 @@ class Recovered(Frozen):
         return self._with(distrust=why)
 
     def recorded_by(self, refresh: int) -> "Recovered":
-        """Return this state, to be recorded by a refresh that has processed all earlier ones."""
+        """Return this state with the number of the refresh that will record it."""
         return self._with(refresh=refresh)
 
     def _with(self, **changes: object) -> "Recovered":
@@ -330,7 +330,8 @@ class History(Frozen):
         refresh: the highest number of a refresh.
         claim: the claim that has not ended; None without such a claim.
         failure: why the last refresh was not completed; None if it was completed, or if the reason
-            is unknown. A refresh that a hold stopped does not replace an earlier failure.
+            is unknown. If a hold (a user's order to leave the data source unchanged) stopped the
+            last refresh, an earlier failure stays.
         settled: the number of the newest refresh whose requests `recovered` includes.
         recovered: the state after all requests of the refreshes up to `settled`.
         intents: the requests of refreshes after `settled`, the oldest first. If a request has
@@ -413,9 +414,9 @@ class History(Frozen):
 def _with_intent(intents: tuple[Intent, ...], record: Intent) -> tuple[Intent, ...]:
     by_id = {intent.request_id: intent for intent in intents}
     previous = by_id.get(record.request_id)
-    # The number of the refresh counts first. If a refresh lost its claim, a later refresh records
-    # these requests again, with the later number. Of two outcomes, prefer the outcome with a job,
-    # because the server reported it.
+    # The number of the refresh counts first: if a refresh lost its claim, a later refresh records
+    # the requests of this refresh again, with the later number. Of two outcomes, prefer the outcome
+    # with a job, because the server reported this outcome.
     if previous is None or _information(record) >= _information(previous):
         by_id[record.request_id] = record
     return tuple(sorted(by_id.values(), key=lambda intent: (intent.refresh, intent.step)))

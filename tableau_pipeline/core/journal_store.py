@@ -33,7 +33,8 @@ from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
 
-# The interval of heartbeats. A refresh without a heartbeat for the time SILENCE counts as ended.
+# The interval of heartbeats. A refresh that Dagster does not know counts as ended if there was no
+# heartbeat for the time SILENCE.
 BEAT = timedelta(minutes=1)
 SILENCE = timedelta(minutes=10)
 _BEAT_KEY = "heartbeat"
@@ -74,7 +75,7 @@ class StoredJournal:
 
     @property
     def instance(self) -> str:
-        """The id of the deployment in this environment, which tags of data sources contain."""
+        """The deployment's id, with the root of this environment, as in tags of data sources."""
         deployment = self.place.deployment()
         return key_below(deployment.id if deployment else NO_ID, root_of(self.key))
 
@@ -104,9 +105,9 @@ class StoredJournal:
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Yield the checkpoints of completed refreshes, the newest first.
 
-        Each checkpoint takes a read. Checkpoints in removed records are missing.
+        The function reads one record after the other. Checkpoints in removed records are missing.
         """
-        # The listing may be late, so look for records after its newest record.
+        # The listing may lack new records, so also look for records after the newest listed record.
         history = self.latest(self.history())
         for number in range(history.number, history.floor - 1, -1):
             stored = self._read(number)
@@ -124,13 +125,14 @@ class StoredJournal:
         while stored := self._read(newest.number + 1):
             newest = stored.history
         if not since.number:
-            # The first records may have been removed, or the listing may be late.
+            # The first records may have been removed, so also list the records. But the listing may
+            # lack new records, so take the later of the two histories.
             return max(newest, self.history(), key=lambda history: history.number)
         # If the newest known record is still there, no later record was removed.
         return newest if self._has(since) else self.history()
 
     def create(self, record: Record, *, after: History) -> History | None:
-        """Store a record under the number that follows a history.
+        """Store a record under the number that follows the last number of a history.
 
         Returns:
             The history with the durable record; None if another process was faster.
@@ -226,10 +228,13 @@ class StoredJournal:
         return stored is not None and stored.history == history
 
     def _check_gaps(self, history: History, numbers: Sequence[int]) -> None:
-        """Raise an error if a record between the floor and the end of a history is missing."""
+        """Raise an error if a record is missing that was not removed on purpose.
+
+        The floor of a history is the lowest number of a record that is not yet removed.
+        """
         floor = history.floor
         for number in sorted({*range(floor, history.number)}.difference(numbers)):
-            # Read the record, because the listing may be late.
+            # Read the record, because the listing may lack new records.
             if number < floor or self._storage.read(self._file(number)) is not None:
                 continue
             # Check the floor again, because another refresh may have removed records since the
@@ -251,7 +256,7 @@ class StoredJournal:
 
         Number 1 stays, but gets the content of the newest record at the first removal. A process
         may have slept since it found no record, or only number 1. Then the new content of number 1
-        shows this process that later records exist, even if listings are late.
+        shows this process that later records exist, even if listings lack the later records.
         """
         with suppress(StoreError, OSError):
             below = [number for number in self._numbers() if 1 < number < history.floor]
@@ -276,7 +281,7 @@ class StoredJournal:
                 self._storage.delete(key)
         now = next((entry.modified for entry in entries if entry.key == key), None)
         if now is None and written:
-            # The listing lacks the new file, so it is late, and may lack a recent heartbeat.
+            # The listing lacks the new file, so the listing may also lack a recent heartbeat.
             return False
         now = time.time() if now is None else now
         last = max(

@@ -15,7 +15,8 @@ from tableau_pipeline.core.drift import JobKind
 from tableau_pipeline.core.snapshot import Frozen
 from tableau_pipeline.objects.stores import StoreError, store_at, store_errors
 
-# Two lags count as equal if they differ by at most this many seconds.
+# A lag is the time from the end of a job to the time stamp that the job gives the data source. Two
+# lags count as equal if they differ by at most this many seconds.
 _LAG_TOLERANCE = 2
 
 
@@ -30,12 +31,12 @@ class SiteFacts(Frozen):
             `.tds`.
         orders_blocks: whether the site sorts the blocks of an upload by their numbers.
         loses_jobs: whether the server forgets a job right after the job's end.
-        updates_move_stamp: whether a data update moves the time stamp `updatedAt`.
-        noted_still: whether the last update with a vanished job did not move the time stamp. This
-            is a single observation, so the job may have failed.
-        stamp_lag: the seconds from the end of jobs to the time stamp, observed more than once.
-        noted_lags: maps a kind of job to the seconds from the last job's end to the time stamp.
-            This is a single observation, so another user may have moved the time stamp.
+        updates_move_stamp: whether a data update changes the time stamp `updatedAt`.
+        noted_still: whether the last update whose job the server had forgotten left the time stamp
+            unchanged. This is a single observation, so the job may have failed.
+        stamp_lag: the longest lag, in seconds, that was observed more than once.
+        noted_lags: maps a kind of job to the lag of the last job, in seconds. This is a single
+            observation, so another user may have changed the time stamp.
         update_revisions: the number of revisions that an update makes, observed more than once.
         noted_revisions: the number of revisions that the last update made. This is a single
             observation, so another user may have published.
@@ -85,7 +86,7 @@ class SiteFacts(Frozen):
 
 
 class SiteRecord:
-    """The file with the facts about a site, which all refreshes in this store share.
+    """The file with the facts about a site. All refreshes that use the same store share this file.
 
     The facts only save refreshes from attempts that would fail. If facts are lost, or a concurrent
     refresh overwrites them, later refreshes find them out again.
@@ -128,7 +129,7 @@ class SiteRecord:
         return is_known
 
     def forget_noted(self, kind: JobKind) -> None:
-        """Forget single observations about a kind of job that the last job did not repeat."""
+        """Forget the single observations that the last job of this kind did not repeat."""
         if self.facts.noted_lags.get(kind):
             self.learn(noted_lags={kind: 0})
         if kind == "update" and self.facts.noted_revisions:

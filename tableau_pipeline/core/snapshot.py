@@ -27,8 +27,8 @@ FILES_DIGEST = "digest of the files"
 # Write big integers as text, because sums of 64-bit hashes exceed 2^53. Above 2^53, JSON parsers in
 # browsers lose digits.
 BigInt = Annotated[int, PlainSerializer(str, return_type=str, when_used="json")]
-# Convert instants to UTC. In another zone, an hour repeats when clocks go back. An instant in this
-# hour would not equal itself after a JSON round trip.
+# Convert instants to UTC. In another zone, an hour repeats when clocks go back, and an instant in
+# this hour would not equal itself after a JSON round trip.
 Instant = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
@@ -145,8 +145,8 @@ class Snapshot(Frozen):
     If a partition did not change between two versions, both versions share its files.
 
     Attributes:
-        folder: the folder of the files. The manifest does not contain this folder, so that the data
-            folder can move.
+        folder: the folder of the files. The manifest, which is the stored JSON of this version,
+            does not contain the folder, so that users can move the data folder.
         asset_key: the asset key of the model, "a/b" for a key of two parts.
         number: the number of the version. For each model, the store counts from 1.
         columns: the columns of the model at the newest write.
@@ -234,8 +234,8 @@ class Snapshot(Frozen):
         def described(columns: tuple[Column, ...] | None) -> list[list[str]] | None:
             return [[column.name, column.type] for column in columns] if columns else None
 
-        # Leave out the number and the names of files. Otherwise, a model that writes the same rows
-        # again would trigger downstream assets.
+        # Leave out the number of the version and the names of its files. Otherwise, a model that
+        # writes the same rows again would trigger downstream assets.
         parts = [
             [part.partition, part.fingerprint.model_dump(mode="json"), described(part.columns)]
             for part in self.parts
@@ -288,7 +288,7 @@ class Snapshot(Frozen):
     def _of(self, parts: Sequence[Part]) -> Self:
         """Return this version with only these parts.
 
-        If all of them have the same columns, these become the columns of the returned version.
+        If all these parts have the same columns, these become the columns of the returned version.
         """
         # Old partitions with equal columns are consistent, even if the newest write has other
         # columns.
@@ -299,7 +299,7 @@ class Snapshot(Frozen):
         return self.model_copy(update={"columns": shared.pop(), "parts": alike})
 
     def column_problem(self) -> str | None:
-        """Describe a partition with other columns than the newest write; None if all match."""
+        """Return a problem if a partition has other columns than the newest write, or else None."""
         for part in self.parts:
             if part.columns is not None and part.columns != self.columns:
                 differing = set(part.columns) ^ set(self.columns)

@@ -123,7 +123,7 @@ def airlines(raw_airlines: DataFrame) -> DataFrame:
     return raw_airlines.select("carrier", sf.col("name").alias("airline"))
 
 
-# Airports to which flights go, but which the source file of airports lacks.
+# Airports that are destinations of flights, but are missing in the source file of airports.
 _MORE_AIRPORTS = """
     SELECT * FROM VALUES
         ('BQN', 'Rafael Hernandez', 18.4949, -67.1294, 237, -4, 'N', 'America/Puerto_Rico'),
@@ -187,7 +187,7 @@ def daily_departures(flights: DataFrame) -> DataFrame:
 
 
 def _at(day: Column, hhmm: Column) -> Column:
-    """Return the time of `day` at which the clock shows `hhmm`; 2400 is midnight at its end."""
+    """Return the time on `day` at which the clock shows `hhmm`; 2400 is midnight after the day."""
     hours, minutes = (hhmm / 100).cast("int"), hhmm % 100
     return day.cast("timestamp_ntz") + sf.make_dt_interval(hours=hours, mins=minutes)
 
