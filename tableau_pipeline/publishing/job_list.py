@@ -47,16 +47,16 @@ def jobs_possibly_of(
 ) -> Sequence[Job] | None:
     """Return the jobs that may publish or update data sources with this name.
 
-    The result includes unfinished jobs of an unknown kind. It is None if an unfinished job has no
-    title, because such a job may change a data source with any name.
+    The result includes unfinished jobs of an unknown kind. The result is None if such a job, or an
+    unfinished publish or update, has no title: the job may change a data source with any name.
 
     Args:
-        words: the kind of job for each word that earlier refreshes found in the list of this site.
+        words: the kind of job for each word that earlier refreshes found in the site's job list.
     """
     jobs = []
     for item in items:
         job = _job(item, words)
-        # Some names cannot be written in a filter, so compare titles here.
+        # The filter of a request cannot express some names, so compare titles here.
         if job is None or (item.title and not rest.same_name(item.title, name)):
             continue
         if not item.title and job.outcome is None:

@@ -13,8 +13,9 @@ from tableau_pipeline.publishing.site import TableauSite
 _GROWTH = 1.5
 # The shortest wait that is logged, in seconds.
 _WORTH_LOGGING = 1
-# The time limit of a job does not cut a wait below this many seconds. HTTP dates have whole
-# seconds, so after a shorter wait the server's clock may show the same time.
+# Near the time limit of a job, waits become shorter, but not shorter than this many seconds. The
+# server's clock is read from HTTP dates, which have whole seconds: after a shorter wait, the clock
+# may show the same time.
 _RESOLUTION = 1
 
 

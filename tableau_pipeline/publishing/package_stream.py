@@ -18,8 +18,8 @@ _PIECE = 2**16
 def read_tds(pieces: Iterator[bytes], *, limit: int) -> bytes:
     """Return the `.tds` from a package that arrives in pieces; read nothing after the `.tds`.
 
-    The `zipfile` module cannot do so. It begins with the directory at the end of a package, which
-    arrives only after gigabytes of rows.
+    The `zipfile` module cannot do this: it first reads the directory of the package. The directory
+    is at the end of the package, so it arrives only after gigabytes of rows.
 
     Args:
         pieces: the package, or a `.tds` alone, which is returned as a whole.

@@ -72,7 +72,8 @@ def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
     """Unpack the only file with this suffix, such as ".hyper", into an open file.
 
     Raises:
-        ValueError: there is no such file, or there are several, or the package is damaged.
+        ValueError: there is no such file, or there are several. Or the package is damaged, or
+            compressed in a way that Tableau does not use.
         RefreshError: the file unpacks to more than `limit` bytes.
     """
     try:
@@ -86,8 +87,8 @@ def unpack(package: Path, suffix: str, into: IO[bytes], *, limit: int) -> None:
                 raise ValueError(
                     f"its {suffix} file is compressed in a way that Tableau does not use"
                 )
-            # It is enough to check the size that the package announces, because zipfile unpacks no
-            # more bytes than that.
+            # It is enough to check the size that the package announces, because zipfile unpacks at
+            # most that many bytes.
             if (size := members[0].file_size) > limit:
                 raise RefreshError(
                     f"its {suffix} file unpacks to {megabytes(size)}, more than {megabytes(limit)}"
@@ -135,7 +136,11 @@ def published_file(
 
 
 def unpacked(package: Path, extract: Path, *, limit: int | None = None) -> Path:
-    """Write the `.hyper` file of a package, of at most `limit` bytes; return its path.
+    """Write the `.hyper` file of a package to `extract`; return this path.
+
+    Args:
+        limit: the largest allowed number of bytes; by default, `_MOST_EXPANSION` times the size of
+            the package.
 
     Raises:
         RefreshError: the file is larger than `limit`.

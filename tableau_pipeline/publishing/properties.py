@@ -64,7 +64,8 @@ class PropertiesOnServer:
 
     Args:
         remote: None if the data source does not exist yet.
-        wanted: the declared values. Like `written`, they may include values that are no properties.
+        wanted: the declared values. Like `written`, they may include the metadata of fields, which
+            are no properties.
         written: the values that we wrote last.
 
     Raises:
@@ -82,8 +83,8 @@ class PropertiesOnServer:
             try:
                 luid = find_named(site, kind, name)
             except RefusedError:
-                # Do not refuse because of a name that was declared only earlier. The permissions of
-                # such a group stay.
+                # Do not refuse because of a name that is no longer declared. The permissions of
+                # such a group stay as they are.
                 if (kind, name) in declared:
                     raise
                 continue
@@ -102,13 +103,13 @@ class PropertiesOnServer:
         self.found: Values = {}
         if remote:
             self._rules = permissions(site, remote.luid) if self._has_rules else {}
-            # If our own user is the owner, the cause may be our publish. So report the owner that
-            # we set last, if there is one.
+            # A publish may have made our own user the owner. If our user is the owner now, report
+            # the owner that we set last, if any.
             owner = {OWNER: written[OWNER]} if OWNER in written else {}
             self.found = {**owner, **self._values(remote)}
 
     def read_again(self, remote: RemoteDatasource, *, is_new: bool) -> None:
-        """Read the values again, as users may have changed them since.
+        """Read the values again, because users may have changed them since the first reading.
 
         Args:
             remote: the data source as it is now.
@@ -116,10 +117,11 @@ class PropertiesOnServer:
                 that values set by users may be gone.
 
         Raises:
-            RefreshError: they cannot be read.
+            RefreshError: the values cannot be read.
         """
         self._rules = permissions(self.site, remote.luid) if self._has_rules else {}
-        # A publish may have dropped values, made our user the owner, or set permissions by default.
+        # Our publish may have dropped values, made our user the owner, or set default permissions.
+        # So start from the values that we found before.
         before = {path: v for path, v in self.found.items() if is_new or path == OWNER}
         now = {p: v for p, v in self._values(remote).items() if p[0] != "permission" or not is_new}
         self.found = {**before, **now}
@@ -176,6 +178,8 @@ class PropertiesOnServer:
 
     def dropped(self, remote: RemoteDatasource, aim: DesiredValues) -> Mapping[FieldPath, str]:
         """Explain, by path, which values the server accepted but did not keep.
+
+        Permissions are left out, because `remote` does not include them.
 
         Args:
             remote: the data source after `set`.
@@ -240,7 +244,7 @@ def find_named(site: TableauSite, kind: str, name: str) -> str | None:
 
     Raises:
         RefusedError: several domains have a group or user with this name, or our user may not list
-            them.
+            groups or users.
     """
     endpoint = site.tsc.groups if kind == "group" else site.tsc.users
 
@@ -324,7 +328,7 @@ def permissions(site: TableauSite, luid: str) -> Rules:
 
 
 def set_permissions(site: TableauSite, luid: str, rules: Rules, *, remove: Rules) -> None:
-    """Remove permission rules from a data source, then add the rules in `rules`."""
+    """Remove the rules in `remove` from a data source, then add the rules in `rules`."""
     endpoint = site.tsc.datasources
     url = f"{endpoint.baseurl}/{luid}/permissions"
     added: dict[str, dict[str, str]] = defaultdict(dict)
@@ -341,8 +345,8 @@ def set_permissions(site: TableauSite, luid: str, rules: Rules, *, remove: Rules
             try:
                 endpoint.delete_request(f"{url}/groups/{group}/{capability}/{mode}")
             except TSC.ServerResponseError as error:
-                # A user has removed the rule; or we did so in the first attempt, before the session
-                # was renewed.
+                # A user has removed the rule. Or our first attempt has removed the rule, and `ask`
+                # has then renewed the session and called this function again.
                 if error.code != _NO_RULE:
                     raise
         if additions:

@@ -281,7 +281,11 @@ def refresh_tasks(tsc: TSC.Server) -> Mapping[str, Sequence[RefreshTask]]:
 
 
 def _with_times(tsc: TSC.Server, schedule: Element, known: dict[str, Element]) -> Element:
-    """Return a schedule with its times; ask Tableau Server only once for each schedule."""
+    """Return a schedule with its times.
+
+    Tableau Server lists tasks without the times of their schedules. So ask the server for each
+    schedule, but only once.
+    """
     luid = schedule.get("id", "")
     if schedule.find("{*}frequencyDetails") is not None or not luid:
         return schedule

@@ -1,8 +1,8 @@
 """Decide which requests are repeated and when, and limit the number of requests.
 
-* The answer 429, or 503 with Retry-After, means that the server did not carry out a request. Such a
-  request is repeated, even if it is a publish; so is a request that never reached the server. While
-  the server asks for a pause, no session of this process sends a request to that server.
+* The answer 429, or 503 with Retry-After, means that the server did not carry out the request. Such
+  requests are repeated, even publishes. Requests that never reached the server are repeated, too.
+  While a server asks for a pause, no session of this process sends requests to that server.
 * After a broken connection, 502, 504, or 503 without Retry-After, it is unknown whether the request
   arrived. Then only requests that may safely arrive twice are repeated: reads and updates. The
   server carries out an update only once, because each update has a RequestID. A publish is not
@@ -26,7 +26,8 @@ class RetryTimes:
     """Pauses and time limits of requests, in seconds.
 
     Attributes:
-        backoff: the pause before the first retry; each later pause is twice as long.
+        backoff: half of the pause before the second retry. The first retry has no pause, and each
+            later pause is twice as long as the pause before it.
         read: the time limit for sending a request that only reads or signs in. The same limit
             applies to the wait for the answer.
         write: the same kind of limit for any other request, and for a download. It is long, because
@@ -63,13 +64,13 @@ class RequestBudget:
 
 
 class SharedPause:
-    """Lets all sessions of this process wait if a server asks one session to wait."""
+    """Makes all sessions of this process wait for a server that asks one of them to wait."""
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
 
     def begin(self, server: str, seconds: float) -> None:
-        """Let requests to a server wait for this number of seconds."""
+        """Make requests to a server wait for this number of seconds."""
         until = time.monotonic() + seconds
         self._until[server] = max(until, self._until.get(server, until))
 

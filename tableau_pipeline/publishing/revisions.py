@@ -29,8 +29,8 @@ class ChangedRows:
 
     Attributes:
         changed: the number of rows that only the newer revision has, or the number of rows that
-            only the older revision has, whichever is larger. For several tables, it is the sum of
-            these numbers.
+            only the older revision has, whichever is larger. For several tables, these numbers are
+            added.
     """
 
     rows: int

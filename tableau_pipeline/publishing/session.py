@@ -1,8 +1,8 @@
 """Sign in to Tableau, with a personal access token, a password or a connected app.
 
-Each class of credentials has two texts. `sign_in_phrase` names the user who signs in. `remedy`
-names what to check if the server rejects the credentials. The repr of credentials never shows a
-secret.
+Each class of credentials has two texts. `sign_in_phrase` names the user or the token that signs in.
+`remedy` names what to check if the server rejects the credentials. The repr of credentials never
+shows a secret.
 """
 
 import hashlib
@@ -211,7 +211,7 @@ def _acquire(
 
 
 def _holder_name(holder: Path) -> str:
-    """Describe the process that holds a lock, by the text in `holder` if that can be read."""
+    """Describe the process that holds a lock, by the text in `holder` if this file is readable."""
     with suppress(OSError):
         return holder.read_text(encoding="ascii")
     return "another process on this host"
@@ -278,7 +278,7 @@ def _session(
 
     def sign_in() -> None:
         with translate_errors(doing, url=url, hide=hide, remedies={SIGN_IN_REFUSED: hint}):
-            # The token of a connected app is valid for one sign-in only, so create a new one.
+            # The token of a connected app is valid for one sign-in only. So make a new token here.
             auth = credentials.for_site(site)
             for name in ("password", "personalAccessTokenSecret", "jwt"):
                 wire.learn(auth.credentials.get(name))

@@ -50,14 +50,14 @@ from tableau_pipeline.publishing.uploads import upload_file
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
-# The most bytes to download of a file, if the server does not report the size of the file.
+# A download may have at most this many bytes, if the server does not report the size of the file.
 _LARGEST_DOWNLOAD = 10**10
 _ANY_SIZE, _PIECE = 10**15, 2**16
 _DATASOURCE_NOT_FOUND = {"404000", "404004", "404011"}
 _PROJECT_EXISTS = "409006"
 _TAG_NOT_FOUND = "404007"
 _JOB_NOT_FOUND = {"400031", "404018"}
-# Versions of the REST API. Updates exist since 3.13 (Tableau 2021.3), with a larger limit since
+# Versions of the REST API. Updates exist since 3.13 (Tableau 2021.3), with larger payloads since
 # 3.15 (2022.1). The publish mode Replace exists since 3.25 (2025.1).
 _FIRST_WITH_UPDATES, _FIRST_WITH_LARGE_UPDATES, _FIRST_WITH_REPLACE = "3.13", "3.15", "3.25"
 
@@ -175,7 +175,7 @@ class TableauSite:
         return self.tsc.check_at_least_version(_FIRST_WITH_REPLACE)
 
     def now(self) -> datetime:
-        """Return the time of the server's clock, or a time up to about a second before it."""
+        """Return the time of the server's clock; the result may be about a second behind."""
         if (now := self.clock.now()) is None:
             raise RefreshError(
                 f"The answers of {self.url} lack a valid Date header. Does a proxy in between "
@@ -241,7 +241,7 @@ class TableauSite:
 
     @_server_call("Looking for data source {luid}")
     def updated_at(self, luid: str) -> datetime | None:
-        """Return the updatedAt of a data source, by one request; None if it does not exist."""
+        """Return a data source's updatedAt, by one request; None if the data source is gone."""
         item = self._item(luid)
         return rest.valid_time(item, "updatedAt", item.updated_at) if item else None
 

@@ -1,7 +1,7 @@
 """List the undocumented parts of the Tableau Server Client (TSC) that we use.
 
-If TSC has no call for a request, we send the request by a method of a TSC endpoint, such as
-`get_request`. Then we make TSC items from the answer by their method `from_response`.
+If TSC has no suitable call for a request, we send the request by a method of a TSC endpoint, such
+as `get_request`. From some answers, we make TSC items by their method `from_response`.
 `tableau_pipeline_tests/publishing/test_tsc_internals.py` tests each part by itself. If an upgrade
 of TSC breaks a part, the failing test names the part.
 """

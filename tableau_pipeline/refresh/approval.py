@@ -23,11 +23,11 @@ class MetadataChange(Frozen):
 class Approval(PlanEntry):
     """What a refresh of one data source may do, if the declaration is as approved.
 
-    An approval does not depend on exact rows, because each run of the models changes the rows. It
-    limits only how many rows may change.
+    An approval does not fix the rows, because each run of the models may change the rows. An
+    approval limits only how many rows may change.
 
     Attributes:
-        kind: the kind of the planned refresh. A refresh may publish in full only with PUBLISH.
+        kind: the kind of the planned refresh. Only PUBLISH permits a full publish.
         moves: which of "rename" and "move" the refresh may do.
         columns: the planned columns of each table; None if they were not known. A refresh must
             either keep the published columns, or publish exactly the planned columns.
@@ -36,7 +36,7 @@ class Approval(PlanEntry):
             rows; None for any number.
         max_shrink: how many rows each table may lose, in percent of its published rows; None for
             any number.
-        accept: the refusals that the refresh may accept.
+        accept: the values of `accept` that the refresh may use; each prevents a kind of refusal.
         by: the person who approved the refresh.
     """
 

@@ -1,4 +1,8 @@
-"""Let only one refresh of a data source run at a time, by claims in the journal."""
+"""Let only one refresh of a data source run at a time, by claims in the journal.
+
+The journal holds the records of all refreshes of a data source. A claim is a record that reserves
+the data source for one refresh, until the refresh ends the claim by another record.
+"""
 
 import logging
 import random
@@ -12,7 +16,8 @@ from tableau_pipeline.core.journal_store import StoredJournal
 from tableau_pipeline.errors import OvertakenError, RefreshError, RefusedError
 from tableau_pipeline.outcome import Distrust, Doubt, Status
 
-# The shortest and the longest pause before we look again at another refresh, in seconds.
+# The shortest and the longest pause before we check again whether another refresh has ended, in
+# seconds.
 _PAUSE = (1.0, 5.0)
 _INTERRUPTED = Failure(
     status=Status.FAILED, reason="It was interrupted. The next run finds out what became of it"
@@ -43,7 +48,8 @@ class HeldClaim:
         """End the claim, and record how the refresh ended.
 
         Args:
-            checkpoint: the checkpoint that the refresh reached; None if it was not completed.
+            checkpoint: the refresh's record of the published data source; None if the refresh was
+                not completed.
             failure: why the refresh was not completed; None if no error was raised.
 
         Raises:
@@ -75,7 +81,7 @@ class HeldClaim:
         self._store(make)
 
     def report(self, intent: Intent) -> None:
-        """Store the outcome of a request, even if this refresh no longer has the claim."""
+        """Store `intent`, the record of a request, even if this refresh no longer has the claim."""
         self._store(lambda _: intent)
 
     def check_fence(self) -> None:
@@ -109,8 +115,8 @@ class HeldClaim:
     def check_effect(self, intent: Intent) -> None:
         """Check, after a request took effect, that this refresh still has the claim.
 
-        A process may be paused between `check_fence` and its request. When it continues, its rows
-        may replace the rows of another refresh.
+        The process may be paused between `check_fence` and the request. When the process continues,
+        its rows may replace the rows of another refresh.
 
         Raises:
             OvertakenError: another refresh has claimed the data source in the meantime. The next
@@ -158,7 +164,7 @@ class HeldClaim:
 
 @contextmanager
 def _no_refusal() -> Generator[None]:
-    """Turn refusals into errors: a refusal would mean that this refresh has sent nothing."""
+    """Turn RefusedError into RefreshError: a refusal would mean that this refresh sent nothing."""
     try:
         yield
     except RefusedError as error:

@@ -1,4 +1,7 @@
-"""Decide what a refresh does: first by the facts, then by the size of an update."""
+"""Decide what a refresh does: first by the facts, then by the size of an update.
+
+A checkpoint is a refresh's record of the published data source, with the content of each table.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,11 +35,12 @@ class Options:
         full: publish the full file, even if nothing changed.
         metadata_only: bring the metadata up to date, and keep the rows of the last refresh.
         accept: the refusals to accept, in this refresh only.
-        by: the user who accepts, for the records; "" for the run or script itself.
+        by: the user who accepts these refusals, for the records; "" for the run or script itself.
         to: the checkpoint whose rows and metadata to publish again; None to publish the models.
-        approval: the approval that limits the refresh; None for no limits. A refresh beyond it is
-            refused.
-        saved: the saved plan to carry out; None for a new plan. A refresh that differs is refused.
+        approval: the approval that limits the refresh; None for no limits. A refresh beyond the
+            limits is refused.
+        saved: the saved plan to carry out; None for a new plan. A refresh that differs from the
+            saved plan is refused.
     """
 
     full: bool = False
@@ -122,7 +126,7 @@ class Facts:
     Attributes:
         desired: the desired content of each table.
         differences: how the published tables differ from the declared tables, if another user or
-            another asset key published them; () if the data source is ours.
+            another asset key published them; otherwise ().
         metadata: the merge of the declared metadata into the metadata on the server; None if there
             is no metadata to keep or set.
         rejected: for each model, the checks that rejected its newest rows.
@@ -149,7 +153,7 @@ class Facts:
         """Whether an overwrite keeps the metadata of the server."""
         if self.metadata is None or self.metadata.problem:
             return False
-        # accept: [overwrite] drops users' edits. Keep the metadata if no user has edited them.
+        # With accept: [overwrite], drop the metadata only if a user has edited them.
         return Accept.OVERWRITE not in options.accept or not self.base.is_edited
 
 
@@ -195,8 +199,8 @@ def _overwrite_of_ours(facts: Facts, options: Options) -> Publish | None:
     if changes := _metadata_misfits(facts):
         merged = facts.keeps_metadata(options)
         return Publish(PublishMode.OVERWRITE, f"full publish: {changes[0]}", merged=merged)
-    # accept: [overwrite] permits overwrites. It asks for one only together with full: true, or if
-    # the content is unknown.
+    # accept: [overwrite] permits an overwrite. It causes an overwrite only together with
+    # full: true, or if the published content is unknown.
     if Accept.OVERWRITE in options.accept and (options.full or base.checkpoint is None):
         return Publish(PublishMode.OVERWRITE, "full publish, as asked (accept: overwrite)")
     if facts.edits:
@@ -269,7 +273,7 @@ def _refusal(facts: Facts, options: Options) -> Refuse | None:
 
 
 def ownership_refusal(declaration: Declaration, base: Base, options: Options) -> Refusal | None:
-    """Return a refusal if we must not change the data source, because of its owner or its name."""
+    """Return a refusal if we must not change the data source, because of its publisher or name."""
     if base.ownership is None:
         return None
     takeover = Accept.TAKEOVER in options.accept
@@ -319,7 +323,7 @@ def _metadata_misfits(facts: Facts) -> list[str]:
     changes = [phrase.format(column, table) for table, column in sorted(columns - metadata.columns)]
     if facts.base.distrust:
         # An overwrite in our records may not have taken effect. Then the metadata may still have
-        # tables that are gone.
+        # tables that are no longer declared.
         gone = {table for table, _ in metadata.columns} - {table for table, _ in columns}
         phrase = 'the published metadata has the table "{}", which is gone'
         changes += [phrase.format(table) for table in sorted(gone)]
@@ -446,8 +450,8 @@ def check_problems(
     problems = []
     for name, table in desired.items():
         names, before = rejected.get(table.model, ()), published.get(name)
-        # Refuse only versions that are not published yet. Comparing the contents is not enough: a
-        # rolling window takes other content from the same version each day.
+        # Refuse only versions that are not published yet. Comparing the contents is not enough:
+        # with `retain`, the same version has other content each day.
         is_known = before and (before.model, before.version) == (table.model, table.version)
         if not names or is_known or (before and table.same_content(before)):
             continue

@@ -63,18 +63,19 @@ class DeclaredMetadata:
 
     Attributes:
         desired: the desired content of each table.
-        checkpoint: the checkpoint that the server is known to hold; None if there is none.
+        checkpoint: the record of the last refresh whose result the server is known to have; None
+            without such a record.
         models: the versions of the models. They include the comments on the columns in Spark.
         inherited: metadata of columns from sources outside of Spark; the keys are pairs of a model
-            and a column. They take precedence over the comments in Spark.
+            and a column. These metadata take precedence over the comments in Spark.
         link: the URL of the asset in Dagster's web UI; None if it is not known.
         accepts: whether to accept conflicts. If both the declaration and a user changed a value,
             the value on the server then stays, and is not reported again.
         held: the metadata in the `.tds` on the server; None if there are none. If the text of the
             `.tds` was not read, the metadata are as we left them.
         is_edited: whether another user may have edited `held`.
-        on_server: the properties of the data source on the server; None if they are not needed, or
-            if the server is not asked.
+        on_server: the properties of the data source on the server; None if the properties are not
+            needed, or if the server is not asked.
         to: the checkpoint whose metadata are set again, instead of the declared metadata; None to
             set the declared metadata.
     """
@@ -144,7 +145,10 @@ class DeclaredMetadata:
 
     @cached_property
     def candidates(self) -> Sequence[Values]:
-        """The sets of values that we may have written last, the newest first."""
+        """The sets of values that we may have written last, the newest first.
+
+        There are several sets if we do not know whether a publish took effect as a whole.
+        """
         return (
             [self.stored.read(name) for name in self.checkpoint.written] if self.checkpoint else ()
         )
@@ -269,7 +273,7 @@ class DeclaredMetadata:
         name = self.stored.store(values)
         if is_whole:
             return (name, *(before or (NO_VALUES,)))
-        # Some servers drop the values in mode Replace, so `NO_VALUES` is the second candidate.
+        # Some servers drop the values in mode Replace, so the empty set is the second candidate.
         return (name, NO_VALUES) if isinstance(plan, Publish) else (name,)
 
     def with_held(self, held: Metadata, *, is_edited: bool) -> "DeclaredMetadata":
@@ -277,7 +281,7 @@ class DeclaredMetadata:
         return replace(self, checkpoint=None, held=held, is_edited=is_edited, on_server=None)
 
     def store_with_properties(self, values: Values) -> str:
-        """Store new values of fields with the last properties; return the name of this set."""
+        """Store new values of fields, and the properties written last; return the set's name."""
         properties = {path: value for path, value in self.last_written.items() if is_property(path)}
         return self.stored.store({**values, **properties})
 
@@ -324,8 +328,8 @@ class DeclaredMetadata:
         }
         declared = self.declared_properties(certified=certified)
         if self.declaration.certify and CERTIFIED not in declared:
-            # If the rows differ, withdraw the declared certification, even if a user certified the
-            # data source, too.
+            # The rows differ. So withdraw the declared certification, even if a user certified the
+            # data source, too: ignore the marks of values that users set.
             last_written = {
                 path: value for path, value in last_written.items() if path[0] not in MARKS
             }
@@ -360,7 +364,8 @@ class DeclaredMetadata:
         distrust = None
         if is_new or properties.differs(remote, {**properties.found, **result.changes}):
             try:
-                # Minutes may have passed since the values were read, and users may have set others.
+                # Minutes may have passed since the values were read, and users may have changed the
+                # values.
                 remote, distrust = in_place.seen_since(remote)
                 properties.read_again(remote, is_new=is_new)
             except RefreshError as error:
@@ -385,13 +390,18 @@ class DeclaredMetadata:
 def _set(
     properties: PropertiesOnServer, remote: RemoteDatasource, aim: DesiredValues, in_place: InPlace
 ) -> tuple[RemoteDatasource, Distrust | None, Mapping[FieldPath, str]]:
-    """Set properties; return the data source then, any distrust, and why values were not set."""
+    """Set properties.
+
+    Returns:
+        The data source after the change; why another user may have changed it, too (None if only
+            we changed it); and the reason for each value that was not set, by path.
+    """
     began = properties.site.now()
     changes, failed = properties.set(remote, aim)
     if not changes:
         return remote, None, failed
     try:
-        # Look at the result, so that our own changes do not count as drift.
+        # Look at the result, so that later refreshes do not mistake our changes for another user's.
         remote, distrust = in_place.changed_since(remote, began, changes=changes)
     except RefreshError as error:
         reason = f"it could not be read after its description was changed: {error}"

@@ -48,8 +48,8 @@ class Delivery:
 
         Returns:
             What was sent, and the file that was built for it (or None). The file has the whole data
-                source, or the payload of an update. For a split update, it is the last payload, but
-                with the total rows and bytes of all payloads.
+                source, or the payload of an update. For a split update, the file is the last
+                payload, but `rows` and `size` are the totals of all payloads.
 
         Raises:
             RefusedError: the server refused the request. The data source is unchanged.
@@ -59,7 +59,8 @@ class Delivery:
         self.sender.uploaded.clear()
         plan, extract = planned.plan, planned.extract
         if isinstance(plan, Publish):
-            # Build the file before anything changes on the server, because a row may be refused.
+            # Build the file before anything changes on the server, because the build may refuse a
+            # row.
             with phase(self.seconds, "build"):
                 extract = planned.builder.file(planned.desired)
         remote = self._move_as_declared(planned)
@@ -79,8 +80,8 @@ class Delivery:
         """Set the declared metadata in the server's `.tds`; publish again if the `.tds` changes.
 
         Returns:
-            The result of the second publish. If there was none, or if the server refused it:
-                `sent`, perhaps with a warning.
+            The result of the second publish. If there was no second publish, or if it was refused,
+                or if another user changed the data source: `sent`, perhaps with a warning.
 
         Raises:
             RefreshError: the server failed, or did not answer, or the job failed.
@@ -113,7 +114,7 @@ class Delivery:
         except DriftError as error:
             return sent.warned(f"{error} Its metadata is not set yet")
         except RefusedError as error:
-            # Only warn, as above.
+            # Only warn, because the rows are published.
             text = str(error).removesuffix(".")
             return sent.warned(f"{text}. Its rows are published. Its metadata is not set yet")
         second = replace(second, warnings=(*sent.warnings, *second.warnings))
@@ -172,7 +173,7 @@ class Delivery:
         if remote is None or declared is None:
             return remote
         project_id = declared.project_id or self._project_id()
-        # A move takes effect at once, so stop an overtaken refresh before the move.
+        # A move takes effect at once. So stop here if another refresh has claimed the data source.
         self.sender.claim.check_fence()
         return self.sender.in_place.move(remote, name=declared.name, project_id=project_id)
 

@@ -14,8 +14,9 @@ from tableau_pipeline.publishing.site import TableauSite
 # The server's times of a request and of its effect may differ by this much.
 SLACK = timedelta(seconds=2)
 
-# The result of a comparison. "equal": all values are equal. "counts": the numbers of rows are
-# equal, and the values were not compared. None: neither values nor numbers could be compared.
+# The result of comparing the published rows with the rows of a checkpoint, which is a refresh's
+# record of the data source. "equal": all values are equal. "counts": the numbers of rows are equal,
+# and the values were not compared. None: neither values nor numbers could be compared.
 Likeness = Literal["equal", "counts", "differs"] | None
 
 
@@ -34,7 +35,8 @@ class Effect:
     Attributes:
         remote: the data source after the request.
         is_proved: whether a comparison found that the published values equal the sent values.
-        is_supposed: whether only the time stamp shows the effect; another user may have changed it.
+        is_supposed: whether only the time stamp shows the effect. Then another user may have
+            changed the time stamp.
     """
 
     remote: RemoteDatasource
@@ -60,7 +62,7 @@ class Effects:
         """Return the effect of a request; None if the data source does not show it yet.
 
         Args:
-            is_over: whether the job of the request has ended. Then an effect must show by now.
+            is_over: whether the job of the request has ended. If so, an effect must show by now.
         """
         if intent.luid is None:
             created = self.server.find_by_name(intent.name, project_id=intent.project_id)
@@ -95,14 +97,14 @@ class Effects:
 
     @property
     def is_refuted(self) -> bool:
-        """Whether the last comparison found that the contents differ from those of the request."""
+        """Whether the last comparison found other contents than the request would leave."""
         return [*self._compared.values()][-1:] == ["differs"]
 
 
 def misdirected(intent: Intent, remote: RemoteDatasource) -> Distrust | None:
-    """Return why a publish may have changed another data source; None if it has not.
+    """Return why a publish may have changed another data source; otherwise None.
 
-    A publish finds its data source only by name and project.
+    The server finds the data source to replace only by the name and project in the request.
     """
     is_named = (remote.name, remote.project_id) == (intent.name, intent.project_id)
     if intent.mode is None or intent.luid is None or is_named:

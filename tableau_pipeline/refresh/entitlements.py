@@ -2,7 +2,7 @@
 
 Entitlements say which user may see which rows. In Tableau, people make a filter that compares the
 table's column of users with USERNAME(). So a mistake in the table would hide rows from some users,
-or show them to the wrong users. A guard sets the least number of rows of the table: see
+or show them to the wrong users. The number of rows is checked elsewhere, by the table's guard: see
 `Declaration.guard_of`.
 """
 

@@ -15,11 +15,11 @@ def size_problems(
     *,
     accept: Collection[Accept],
 ) -> list[Refusal]:
-    """Return a refusal for each table that is too small, or would lose too many rows.
+    """Return a refusal for each table that has too few rows, or may lose too many rows.
 
     Args:
-        published: the number of published rows of each table, except new tables; None if it is not
-            known.
+        published: the number of published rows of each table, except new tables; None if the
+            numbers are not known.
     """
     if Accept.SHRINK in accept:
         return []
@@ -67,7 +67,7 @@ def _lost_too_many(guard: Guard, now: int, before: int) -> bool:
 def change_problem(
     table: Table, published: int | None, changed: Callable[[], int | None]
 ) -> Refusal | None:
-    """Return a refusal if more rows of a table would change than its guard allows.
+    """Return a refusal if more rows of a table may change than its guard allows.
 
     Args:
         published: the number of published rows; None if it is not known; 0 for a new table.

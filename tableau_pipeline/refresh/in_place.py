@@ -1,7 +1,7 @@
 """Change tags, name, project and owner of a data source: changes that take effect without a job.
 
-After each change, we read the data source. So later refreshes do not mistake our own change for
-drift. And we notice if another user has changed the data source at the same time.
+After each change, we read the data source again. So later refreshes do not mistake our change for
+another user's change, and we notice if another user has changed the data source at the same time.
 """
 
 from collections.abc import Collection
@@ -22,9 +22,10 @@ class InPlace:
     """Changes a data source in place, and detects changes by other users.
 
     Attributes:
-        late: the time windows of our earlier updates that may change the time stamp only now.
-        done: sentences about changes that took effect: each rename, move or removal of tags adds
-            one.
+        late: when our earlier updates took effect, for updates that have not changed the time stamp
+            of the data source yet. Some sites change the time stamp only later.
+        done: sentences about changes that took effect. Each rename, move or removal of tags adds a
+            sentence.
     """
 
     server: TableauSite
@@ -60,7 +61,7 @@ class InPlace:
             RefusedError: the name is taken in the project, or our user lacks permission.
             DriftError: another user changed the data source in the meantime.
         """
-        # Check for changes by other users first, because the server does not.
+        # Check for changes by other users first, because the server does not check this.
         if not is_unchanged(remote, look_up(self.server, remote.luid), late=self.late):
             raise DriftError(f'"{remote.name}" was changed before it could be renamed or moved.')
         began = self.server.now()
@@ -90,7 +91,7 @@ class InPlace:
             return replace(remote, owner_id=owner), Distrust(Doubt.NOT_SEEN, reason)
 
     def seen_since(self, remote: RemoteDatasource) -> tuple[RemoteDatasource, Distrust | None]:
-        """Return the data source as it is now, and why another user may have changed it since."""
+        """Return the data source now, and why another user may have changed it since `remote`."""
         now = look_up(self.server, remote.luid)
         return now, Change.since(remote.stamp, now, late=self.late).unexplained
 

@@ -127,7 +127,7 @@ class _Changes:
         return self._planned.desired[table].content.rows
 
     def of(self, table: str) -> int | None:
-        """Return how many rows come, go or change; None if the published rows are not at hand."""
+        """Return how many rows come, go or change; None if the number is not known."""
         if table not in self._counted:
             self._counted[table] = self._count(table)
         return self._counted[table]

@@ -1,4 +1,8 @@
-"""Observe what the server has, by our records and by requests to the server."""
+"""Observe what the server has, by our records and by requests to the server.
+
+A checkpoint is a refresh's record of the published data source. A guard declares the least number
+of rows of a table, and how many of its rows a refresh may remove or change.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -54,19 +58,21 @@ class Base:
             and `ownership` are None if the data source does not exist, or if the server was not
             asked.
         move: how the declaration changes the name or project; None if it changes neither.
-        checkpoint: the last checkpoint that the server is known to hold; None if there is none.
+        checkpoint: the record of the last refresh whose result the server is known to have; None
+            without such a record.
         distrust: why no update may build on `checkpoint`; None if the server has the rows of
             `checkpoint`.
         rows: the number of published rows by table; None if it is not known.
-        metadata: the content of the published `.tds`. None if the data source does not exist, or if
-            it is ours and its `.tds` cannot be read.
-        filters: phrases for the filters that decide which rows a user sees. The last refresh found
-            these filters.
+        metadata: the content of the published `.tds`; None if the content is not known. For
+            example, the `.tds` of our own data source cannot be read.
+        filters: phrases for the filters that decide which rows a user sees, as the last refresh
+            found them.
         left: the digests of metadata that our refreshes left on the server.
         owner: the LUID of a former owner, if an interrupted refresh has not restored this owner
             yet. None if no such owner is recorded, or if our user does not own the data source now.
         moved: sentences about renames and moves by other users.
-        late: the time windows of our earlier updates that may still change the time stamp.
+        late: when our earlier updates took effect, for updates that may still change the time
+            stamp of the data source. Some sites change the time stamp only later.
         warnings: sentences that a user should read, although nothing is wrong.
     """
 
@@ -104,7 +110,7 @@ class Base:
 
 
 def recorded(declaration: Declaration, recovered: Recovered) -> Base:
-    """Return the base by our records alone, as if the server still matched them."""
+    """Return a `Base` made from our records alone, as if the server still matched them."""
     checkpoint = recovered.record
     if checkpoint is None or checkpoint.luid is None:
         return Base()
@@ -297,7 +303,7 @@ class Observer:
     def _rows(
         self, base: Base, recovered: Recovered, remote: RemoteDatasource
     ) -> Mapping[str, int] | None:
-        """Return how many rows are published, even if another deployment has published since."""
+        """Return how many rows are published; count them if another deployment or key took over."""
         owned = base.ownership
         is_taken = owned and (owned.other_instance or owned.other_key)
         return self._counted(remote) if is_taken else recovered.rows
@@ -332,8 +338,8 @@ class Observer:
         """Find the data source by our tag.
 
         Returns:
-            The data source with our tag that has the declared name and project, and (). If no data
-                source has them: the first data source with our tag, and all of these.
+            The data source that has our tag and the declared name and project, and (). If there is
+                none: the first data source with our tag, and all data sources with our tag.
         """
         # Look for the tag before creating a data source: dashboards would not move to a second data
         # source.

@@ -1,4 +1,8 @@
-"""Decide by our records and by tags who owns a data source, and whether we may change it."""
+"""Decide by our records and by tags who publishes a data source, and whether we may change it.
+
+In this module, ownership means which deployment and key publish a data source. The user who owns
+the data source in Tableau does not matter here.
+"""
 
 from dataclasses import dataclass
 
@@ -18,8 +22,8 @@ class Ownership:
     Attributes:
         is_ours: whether the data source is ours: by our records, by our tag, or because our request
             has just created it.
-        candidates: all data sources with our tag, of which `remote` is the first. It is () if a
-            data source has the recorded LUID, or the declared name and project.
+        candidates: all data sources with our tag, of which `remote` is the first. Empty if a data
+            source has the recorded LUID, or the declared name and project.
         other_instance: the tag of another deployment that publishes the data source; None if no
             other deployment does.
         other_key: another key of this deployment under which the data source is published; None if
@@ -54,8 +58,8 @@ class Ownership:
 
         Args:
             key: the key of our declaration.
-            takeover: whether to take over the data source from another key or deployment. It does
-                not allow a takeover from another environment.
+            takeover: whether to take over the data source from another key or deployment. A
+                takeover from another environment is never allowed.
         """
         remote = self.remote
         if self.other_instance and root_of(self.other_instance) != root_of(key):

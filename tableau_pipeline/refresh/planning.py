@@ -79,7 +79,7 @@ class Planned:
 
     @property
     def merged(self) -> Merge | None:
-        """The merge with the metadata on the server; None if there are none to keep or set."""
+        """The merge with the metadata on the server; None if there is nothing to keep or set."""
         return self.metadata.merge
 
     @property

@@ -279,7 +279,7 @@ _NO_JOB = MappingProxyType(
 
 
 def _open_requests(setup: Setup, site: TableauSite | None) -> Iterator[Note]:
-    """Yield a note for each open request: the next refresh depends on how the request ends."""
+    """Yield a note for each request with an unknown outcome, on which the next refresh depends."""
     for intent in setup.journal.history().intents:
         if intent.outcome:
             continue

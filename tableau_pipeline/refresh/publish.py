@@ -42,8 +42,8 @@ class _Road:
     Attributes:
         go: a function that publishes the file by this road.
         words: the road in words, which complete a sentence after "It is published".
-        fact: the fact of the site record that this road tests. Success proves that the fact is true
-            or, if `is_other`, false.
+        fact: the fact of the site record that this road tests; None if it tests no fact. Success
+            proves the fact. If `is_other`, success after a failed road disproves the fact.
         is_other: whether the road is a substitute for the road before it.
     """
 
