@@ -12,12 +12,14 @@ class Status(StrEnum):
     HELD: refreshes skip the data source until a person releases it. GONE: the server no longer has
     the data source. DIFFERS: the rows on the server differ from the rows that the last refresh
     published. DRIFTED: the data source has changed, or may have changed, since the last refresh.
-    NEVER: no refresh has published the data source. FRESH: the last refresh succeeded. EQUAL: the
-    last refresh succeeded, and a later comparison found the same rows. MOVE: only the name or the
-    project changes. METADATA: only the metadata change. UNKNOWN: the state cannot be determined.
-    UNCHANGED: according to its time stamps, the data source has not changed. FOREIGN: the data
-    source is published by another deployment, or under another key. UNDECLARED: the data source has
-    the tag of a pipeline, but no declaration here.
+    LATE: the last refresh is older than the declared `freshness` allows. NEVER: no refresh has
+    published the data source. FRESH: the last refresh succeeded. EQUAL: the last refresh succeeded,
+    and a later comparison found the same rows. MOVE: only the name or the project changes.
+    METADATA: only the metadata change. REMOVED: the declaration was removed. UNKNOWN: the state
+    cannot be determined. UNCHANGED: a refresh has nothing to send; or, in an audit, the data source
+    shows no change, but its rows were not compared. FOREIGN: another deployment publishes the data
+    source, or this deployment does so under another key. UNDECLARED: the data source has the tag of
+    a pipeline, but no declaration here.
     """
 
     HELD = "held"
@@ -124,12 +126,12 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason why a refresh does nothing until a user decides.
+    """A reason why a refresh sends nothing until a user solves or accepts a problem.
 
     Attributes:
         problem: a description of the problem, for users; the wording may change between releases.
         accept: the kind of refusal that a run may accept in order to proceed; None if no run can.
-        check: the check that found the problem; None if it was found elsewhere.
+        check: the check that found the problem; None if the problem was found without a check.
         table: the table with the problem; None if the problem concerns several tables or none.
         column: the column with the problem; None if the problem concerns several columns or none.
         remedy: the steps that solve the problem, for users; "" if `problem` contains them.
@@ -227,6 +229,6 @@ def by_check(refusals: Iterable[Refusal]) -> Mapping[Check, str]:
 
 
 def accepts_of(refusals: Iterable[Refusal]) -> list[str]:
-    """Return what a run must accept to override all refusals; [] if some cannot be accepted."""
+    """Return what a run must accept to override all refusals; [] if no run can accept them all."""
     accepts = [refusal.accept for refusal in refusals]
     return [] if None in accepts else list(dict.fromkeys(map(str, accepts)))

@@ -47,8 +47,8 @@ _READABLE_FEATURES = {
     "vacuumProtocolCheck",
 }
 # The keys are types to which a column may be widened. The values are the narrower types that hyperd
-# reads as the wider type. hyperd also reads narrower decimals with equally many digits after the
-# point.
+# reads as the wider type. hyperd also reads a narrower decimal type as a wider decimal type, if
+# both have equally many digits after the point.
 _WIDENED = {
     "short": ("byte",),
     "integer": ("byte", "short"),
@@ -59,13 +59,14 @@ _DECIMAL = re.compile(r"decimal\(\d+,\s*(\d+)\)")
 
 
 def read(path: str, *, asset_key: str, number: int | None, copies: LocalCopies) -> Snapshot | None:
-    """Return a version of a Delta table; the newest one if `number` is None.
+    """Return a version of a Delta table; the newest version if `number` is None.
 
     Returns:
         The version; None if the log no longer has this version.
 
     Raises:
         RefusedError: the table does not exist, or cannot be read exactly.
+        StoreError: the object store failed, or did not answer.
     """
     table = _open_table(path, number=number)
     if table is None:
@@ -164,8 +165,9 @@ def _check_features(table: DeltaTable, path: str) -> None:
         )
     partition_columns = set(table.metadata().partition_columns)
     for field in table.schema().fields:
-        # Most writers escape the bytes of such values in the log, but some do not. deltalake
-        # returns the text of the log, whether or not it is escaped.
+        # Refuse binary partition columns. Most writers escape the bytes of binary values in the
+        # log, but some do not. deltalake returns the log's text unchanged, so it is unknown which
+        # bytes the text means.
         if field.name in partition_columns and str(field.type.type) == "binary":
             raise LakeError(
                 f'{_title(path)} is partitioned by the binary column "{field.name}", whose values '
@@ -196,7 +198,7 @@ class _Stored:
     """How to find the columns of a table in its files.
 
     Attributes:
-        names: for each column, its physical name.
+        names: for each column, its physical name, which is the name that Delta uses in files.
         ids: for each column, its field id; None if names identify the columns.
     """
 
@@ -232,7 +234,7 @@ def _check_calendar(
 ) -> None:
     """Refuse dates and times that an old release of Spark stored in an older calendar.
 
-    Only Spark converts such values when it reads a file.
+    Only Spark converts such values when it reads a file; hyperd would show other dates.
     """
     for file in files:
         if found := column_of_old_calendar(folder, file, footers_[file.name]):
@@ -264,7 +266,7 @@ def _columns(table: DeltaTable) -> tuple[list[Column], _Stored]:
 
 
 def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
-    """For each file with a deletion vector, yield its name and a bitmap of the rows to keep.
+    """Yield the name of each file with a deletion vector, and a bitmap of the rows to keep.
 
     Raises:
         RefusedError: a deletion vector is missing or damaged.
@@ -290,7 +292,7 @@ def _kept_rows(table: DeltaTable, path: str) -> Iterator[tuple[str, int]]:
 def _bitmap(mask: pa.BooleanArray, start: int, end: int) -> int:
     """Return the bits of a mask from `start` to `end` as a bitmap (see `DataFile.kept`).
 
-    The bitmap keeps all later rows, which the mask does not cover.
+    The bitmap keeps all rows after the end of the mask: a mask may be shorter than its file.
     """
     _, data = mask.buffers()
     start, end = start + mask.offset, end + mask.offset
@@ -306,7 +308,7 @@ def _committed_at(table: DeltaTable, path: str) -> datetime | None:
     commit = read_bytes(f"{path}/_delta_log/{table.version():020}.json") or b""
     for line in commit.splitlines():
         if about := json.loads(line).get("commitInfo"):
-            # Prefer the commit's own time stamp, as Delta's time travel does.
+            # Prefer `inCommitTimestamp` to `timestamp`, as Delta's time travel does.
             moment = about.get("inCommitTimestamp") or about.get("timestamp")
             return datetime.fromtimestamp(moment / 1000, UTC) if moment else None
     return None

@@ -1,4 +1,4 @@
-"""Find the credentials for the files of Iceberg tables in catalogs and in pyiceberg's settings."""
+"""Get the credentials for an Iceberg table's files from its catalog, or pyiceberg's settings."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -22,7 +22,8 @@ _EXPIRY = {
 def of_table(table: Table, url: str) -> Credentials | None:
     """Return the credentials for a table's files; None to use the environment's credentials.
 
-    Credentials that the catalog hands out for the table come before credentials in its settings.
+    Prefer credentials that the catalog hands out for the table. Otherwise, use credentials in
+    pyiceberg's settings for the catalog.
 
     Args:
         url: the URL of the folder with the files.
@@ -45,8 +46,8 @@ def _handed_out(table: Table) -> Properties:
     """Return the properties that the catalog hands out for access to the files of a table.
 
     pyiceberg mixes these properties with the catalog's settings and with the table's own
-    properties. Anyone who may change the table can set the table's own properties, so they must not
-    decide where credentials are sent.
+    properties. Leave out the table's own properties: anyone who may change the table can set these
+    properties, and could use them to have credentials sent to another host.
     """
     settings, own = table.catalog.properties, table.metadata.properties
     unknown = object()
@@ -61,7 +62,7 @@ def _handed_out(table: Table) -> Properties:
 
 
 def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | None:
-    """Return credentials under obstore's names; None if they are missing or incomplete."""
+    """Return the credentials in properties, under obstore's names; None if they are incomplete."""
     match url.partition("://")[0]:
         case "s3":
             key, secret, token = (
@@ -76,7 +77,7 @@ def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | Non
         case "abfss":
             account = _account_host(url).partition(".")[0]
             if properties.get("adls.account-name", account) != account:
-                # Drop the properties without an account in their names, because they belong to
+                # Drop properties without an account in their names: these properties belong to
                 # another account. Users who may change the table choose the host in the URL, and a
                 # token of another account must not be sent to that host.
                 properties = {name: properties[name] for name in {*properties} - {_SAS, _KEY}}
@@ -88,7 +89,7 @@ def _secrets_in(properties: Properties, url: str) -> dict[str, str | None] | Non
 
 
 def _config_in(properties: Properties, url: str) -> dict[str, Any]:
-    """Return the settings of a store that come with its credentials, under obstore's names."""
+    """Return the settings of S3 in properties, under obstore's names; {} for other stores."""
     if not url.startswith("s3://"):
         return {}
     region = properties.get("s3.region") or properties.get("client.region")
@@ -105,7 +106,7 @@ def _expiry_in(properties: Properties, url: str) -> datetime | None:
 
 
 def _of_account(properties: Properties, name: str, url: str) -> str | None:
-    """Return a property; its name may end in the host or the name of an Azure account."""
+    """Return a property whose name may end in an Azure account's host or name; None if missing."""
     host = _account_host(url)
     names = (f"{name}.{host}", f"{name}.{host.partition('.')[0]}", name)
     return next((properties[key] for key in names if properties.get(key)), None)

@@ -1,4 +1,4 @@
-"""Make a version of a model from the Parquet files of a table in a lake."""
+"""Describe a lake table's Parquet files as a snapshot, which is one version of a model."""
 
 import hashlib
 import io
@@ -42,8 +42,10 @@ class Footer:
 
     Attributes:
         size: the size of the file in bytes.
-        columns: the field id of each column, or None without an id; the keys are column names.
-        old_times: the columns that may have times in the calendar of old releases of Spark.
+        columns: the field id of each column, or None if the column has no field id; the keys are
+            column names.
+        old_times: the columns that may have times in the calendar of old releases of Spark; see
+            `Suspects`.
     """
 
     rows: int
@@ -100,8 +102,8 @@ def lake_snapshot(
                 f'The table {folder.uri("")}: column "{column.name}" {problem}. Publish the table '
                 "through a Spark model that selects other columns from it",
             )
-    # Include the layouts in the digest: after a column is dropped and added again under its old
-    # name, the same files mean other rows. Include the deleted rows, too.
+    # Include layouts: after a column is dropped and added again under its old name, the same files
+    # mean other rows. Include the bitmaps of kept rows: a delete may leave the files unchanged.
     layouts = {file.layout: repr(file.layout) for file in files}
     file_layouts = sorted((file.name, layouts[file.layout], *_kept_text(file)) for file in files)
     digest = hashlib.sha256(repr((identity, [*columns], file_layouts)).encode()).hexdigest()
@@ -136,7 +138,7 @@ def with_deletes(file: DataFile, deleted: Iterable[int]) -> DataFile:
 
 
 def keep(file: DataFile, kept: int) -> DataFile:
-    """Return a file with only the rows of a bitmap; see `DataFile.kept`."""
+    """Return a file with only the rows whose bits are set in `kept`; see `DataFile.kept`."""
     all_rows = (1 << file.rows) - 1
     kept &= all_rows
     if kept == all_rows:
@@ -189,7 +191,7 @@ def column_of_old_calendar(
     function may read the values of a file that an old release of Spark wrote.
 
     Returns:
-        The column, and the first moment that both calendars show alike; None without such a column.
+        The column, and the date from which both calendars agree; None if there is no such column.
     """
     read = {stored.name: stored.column for stored in file.layout or () if stored.name}
     names = tuple(name for name in footer.old_times if name in read)
@@ -219,7 +221,7 @@ def folder_at(location: str, copies: LocalCopies) -> LakeFolder:
 
 
 def names_in(location: str) -> list[str]:
-    """Return the names of the files in a folder, without those in its subfolders."""
+    """Return the names of the files that are directly in a folder, not in a subfolder."""
     if is_url(location, setting="source"):
         return list(list_folder(location))
     return [path.name for path in Path(location).glob("*")]

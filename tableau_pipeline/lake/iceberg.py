@@ -85,7 +85,7 @@ def newest(location: str | InCatalog) -> str:
 def read(
     location: str | InCatalog, *, asset_key: str, number: int | None, copies: LocalCopies
 ) -> Snapshot | None:
-    """Return a version of an Iceberg table; the newest one if `number` is None.
+    """Return a version of an Iceberg table; the newest version if `number` is None.
 
     The number of a version combines the ids of Iceberg's snapshot and of the schema, because a
     schema may change without a new snapshot.
@@ -135,7 +135,7 @@ def read(
 
 
 def _fields(schema: Schema) -> dict[int, tuple[NestedField, Column]]:
-    """Return each field with its column; the keys are field ids."""
+    """Return each Iceberg field with the `Column` for hyperd; the keys are field ids."""
     fields: dict[int, tuple[NestedField, Column]] = {}
     for field in schema.fields:
         # Keep only the kind of a nested type, because Tableau has no nested types.
@@ -154,7 +154,7 @@ def _deletes(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -
 
 
 def _tasks(table: StaticTable, snapshot: IcebergSnapshot | None, title: str) -> list[FileScanTask]:
-    """Return a task for each file of a version."""
+    """Return pyiceberg's scan task for each data file of a version."""
     if snapshot is None:
         return []
     planner = ManifestGroupPlanner(table.metadata, table.io)
@@ -249,7 +249,7 @@ def _open_table(location: str | InCatalog) -> StaticTable:
         try:
             metadata = FromInputFile.table_metadata(LakeIO().new_input(source))
         except (OSError, ValueError, EOFError, zlib.error, ValidationError) as error:
-            # Leave out the end of the message, which shows the content and links about pydantic.
+            # Leave out the end of pydantic's message, which shows the content and a help link.
             reason = " ".join(str(error).partition(" [type=")[0].split())
             raise LakeError(f"{_title(location)} cannot be read: {source}: {reason}") from error
     if metadata.format_version > _NEWEST_FORMAT:
@@ -271,7 +271,8 @@ def _folder_of(table: StaticTable, location: str | InCatalog) -> str:
     """Return the path or URL of the folder that contains all files of a table.
 
     Raises:
-        RefusedError: the table's store cannot be read, or the table is not at the declared place.
+        RefusedError: the table's metadata name another location than the declared location, or a
+            URL that is not the URL of an object store.
     """
     folder = normalized(table.location())
     is_at_url = is_url(folder, setting=f"The location of {_title(location)}")
@@ -345,7 +346,7 @@ def _newest_number(folder: str, committed: Mapping[int, object]) -> int:
 
 
 class LakeIO(FileIO):
-    """Reads whole files for pyiceberg, with the same credentials as all other reads.
+    """Reads whole files for pyiceberg, with the credentials that this package's other reads use.
 
     pyiceberg's own readers would have other settings and errors for each kind of store.
     """
@@ -388,8 +389,8 @@ class LakeFile(InputFile):
         content = read_bytes(normalized(self.location))
         if content is None:
             raise FileNotFoundError(f"there is no file {self.location}")
-        # Unpack files with the older names, v1.metadata.json.gz. pyiceberg unpacks only files with
-        # the newer names, v1.gz.metadata.json.
+        # Unpack files with names of the older form, such as v1.metadata.json.gz. pyiceberg unpacks
+        # only files with names of the newer form, such as v1.gz.metadata.json.
         is_packed = self.location.endswith(".metadata.json.gz")
         return gzip.decompress(content) if is_packed else content
 
@@ -399,9 +400,9 @@ _PROPERTIES = {
     # Reading must create nothing, but a catalog in a database would create its tables.
     "init_catalog_tables": "false",
 }
-# The property with the name of the catalog.
+# The property in which `LakeIO` gets the name of the catalog.
 _CATALOG = "tableau_pipeline.catalog"
-# The settings of a catalog whose values messages may show.
+# The catalog settings whose values may appear in messages.
 _SHOWN_SETTINGS = ("type", "uri", "warehouse")
 # The length up to which texts are not masked. Such short texts are no secrets, and occur in any
 # message.

@@ -57,8 +57,8 @@ class Deletes:
         path = normalized(task.file.file_path)
         vector = self.vectors.get(path)
         # Prefer the vector of the file: a vector also has all positions from the delete files that
-        # it replaces. Skip all vectors in the task, which may belong to other data files: pyiceberg
-        # does not always know the data file of a vector.
+        # it replaces. Skip all vectors in the task, because they may belong to other data files:
+        # pyiceberg does not always know the data file of a vector.
         files = [file for file in task.delete_files if file.file_format != FileFormat.PUFFIN]
         deletes = [vector] if vector else files
         try:
@@ -126,8 +126,8 @@ def deletes_of(
             continue
         for entry in _entries(manifest, reader):
             file, number = entry.data_file, entry.sequence_number or manifest.sequence_number
-            # Ignore an equality delete file if no data file is older, because it applies only to
-            # older data files.
+            # Refuse an equality delete file only if a data file may be older, because equality
+            # deletes apply only to older data files.
             if deletes_by_values(entry) and number > oldest:
                 columns = [schema.find_column_name(id_) or id_ for id_ in file.equality_ids or ()]
                 raise LakeError(

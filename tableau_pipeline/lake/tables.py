@@ -1,4 +1,4 @@
-"""Read tables of lakes as versions of models, with the library for each format."""
+"""Read lake tables (Delta, Iceberg) as versions of models, with the library for each format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def current_version(table: LakeTable) -> str:
 
 
 def _reader(format_: LakeFormat, location: str | InCatalog) -> Any:
-    """Return the module that reads a format; the module needs a library of one of our extras."""
+    """Return the module that reads a format; an extra of this package installs its library."""
     library = _LIBRARIES[format_]
     try:
         return import_module(f"tableau_pipeline.lake.{format_}")

@@ -56,7 +56,8 @@ class ColumnAdjustment(Document):
         tables = {record.local: record.table for record in self.records}
         # An entry for a column is a `<metadata-record>` or a `<map>`. `_entries` has the entries of
         # all lists, and `_file_records` has the records that describe the file; the keys are local
-        # names. `_last` has the last entry of each table in each list; new entries follow it.
+        # names, which are the names of columns in the `.tds`. `_last` has the last entry of each
+        # table in each list; new entries follow it.
         self._entries: dict[str, list[Element]] = defaultdict(list)
         self._file_records: dict[str, list[Element]] = defaultdict(list)
         self._last: dict[str, dict[Element, Element]] = defaultdict(dict)
@@ -74,8 +75,8 @@ class ColumnAdjustment(Document):
                 number = int(ordinal) if ordinal and ordinal.isdecimal() else 0
                 self._ordinals[parent] = max(self._ordinals[parent], number)
                 self._last[tables.get(local, "")][parent] = entry
-        # The field of a removed column may remain in the `.tds`. The name of such a field does not
-        # count as used, so that a column that returns gets its old field.
+        # The field of a removed column may remain in the `.tds`. `shown` leaves out such fields, so
+        # their names are free. If a later file has the column again, the column gets its old field.
         groups = {child.get("name", "") for child in root if tag_of(child) == "group"}
         shown = self.shown()
         self._used = {*groups, *shown, *map(bracketed, shown.values())}
@@ -140,9 +141,10 @@ class ColumnAdjustment(Document):
             set_type(self.columns[local], texts["local-type"])
 
     def _retype(self, local: str, type_: str) -> None:
-        """Set the type of a column in the file.
+        """Set the type of a column in the `.tds`, if its type does not fit the file's type.
 
-        If the data source is an extract, the records of its source database stay unchanged.
+        Change the field, and the records that describe the file. If the data source is an extract,
+        the records of its source database stay unchanged.
         """
         accepted = (None, "", *_type(type_)[0])
         records = self._file_records[local]

@@ -29,7 +29,7 @@ _LISTED = 30
 _NOT_BY_USERS = frozenset(
     {"connection", "document-format-change-manifest", "extract", "repository-location"}
 )
-# Attributes that products set by themselves.
+# Attributes that Tableau's products set even if no user makes an edit.
 _BY_PRODUCTS = frozenset(
     {
         "approximate-count",
@@ -40,8 +40,8 @@ _BY_PRODUCTS = frozenset(
         "measure-percentage-v2",
     }
 )
-# Kinds of users' edits that have names, except edits of columns; the keys are the tags of the
-# parent and of the edited element.
+# The kinds of users' edits of named elements other than columns; each key is the tag of the
+# element's parent, and the tag of the element.
 _NAMED = MappingProxyType(
     {
         ("datasource", "group"): "groups and sets",
@@ -59,13 +59,13 @@ class Metadata:
 
     Attributes:
         digest: a text that changes when a user edits calculated fields, captions or folders. Equal
-            metadata have equal digests, even if they are written or packed in another way.
+            metadata have equal digests, even if the `.tds` is written or packed in another way.
         columns: pairs (table, column) of the published file; None if the `.tds` lists no columns.
         work: the names of all objects that users made or edited in the data source; the keys are
             kinds, such as "calculated fields".
         tds: the bytes of the file; b"" if unknown.
-        source: the class of the connection to another database, such as "postgres"; None if all
-            data are in Hyper.
+        source: the class of the connection to a database other than Hyper, such as "postgres"; None
+            if all data are in Hyper.
         has_file: whether the data source connects to a `.hyper` file.
         filters: the filters that decide which rows a user sees; see `row_filters`. {} if `tds` is
             unknown.
@@ -112,10 +112,10 @@ def _work(document: Document) -> dict[str, tuple[str, ...]]:
 
 
 def _digest(document: Document, columns: Collection[tuple[str, str]]) -> str:
-    """Return a digest of users' edits and of the columns, because edits may refer to columns.
+    """Return a digest of users' edits and of the columns.
 
-    All other parts, such as ids of tables and the origin of data, are first removed from the
-    document.
+    The digest includes the columns, because edits may refer to columns. This function removes all
+    other parts from the document, such as ids of tables and the origin of data.
     """
     root = document.root
     objects = [*root.iter("object")]

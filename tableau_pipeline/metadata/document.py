@@ -36,7 +36,10 @@ def unbracketed(name: str) -> str:
 
 
 def field_name(path: tuple[str, ...], *, single: bool) -> str:
-    """Return a field's name in formulas, which includes the table if there are several tables."""
+    """Return a field's name in formulas: "column", "table.column", or a calculation's name.
+
+    The name of a column includes the table if there are several tables (`single` is false).
+    """
     return path[1] if path[0] == "calculation" else path[2] if single else f"{path[1]}.{path[2]}"
 
 
@@ -121,7 +124,7 @@ ORDER = (
     "default-calendar-type",
 )
 _RANKS = MappingProxyType({tag: rank for rank, tag in enumerate(ORDER)})
-# Products put this prefix before an element or attribute until a release officially supports it. A
+# Tableau's products put this prefix before the name of an element or attribute of a new feature. A
 # prefix with "true" marks the form for newer products, and a prefix with "false" marks the form for
 # older products. Both forms are next to each other, and newer products drop the form for older
 # products. An element or attribute of several features has several prefixes.
@@ -172,7 +175,7 @@ def hyper_connections(root: Element) -> list[Element]:
 
 
 def attributes_of(element: Element | None) -> dict[str, str]:
-    """Return the attributes of an element; {} if it is None."""
+    """Return the attributes of an element; {} if the element is None."""
     return {} if element is None else {str(key): str(text) for key, text in element.attrib.items()}
 
 
@@ -187,13 +190,13 @@ def is_for_old_products(element: Element) -> bool:
 
 
 def _without_prefixes(name: str) -> tuple[str, bool]:
-    """Return a name without the prefixes of features, and whether it is for older products."""
+    """Return a name without prefixes of features, and whether the name is for older products."""
     match = _FEATURES.match(name) if name.startswith("_") else None
     return (name[match.end() :], ".false..." in match[0]) if match else (name, False)
 
 
 def resolve(root: Element) -> None:
-    """Convert a document to the form of current servers, without prefixes of features."""
+    """Remove parts that are only for older products, and the prefixes of all other parts."""
     for element in [*root.iter()]:
         if is_for_old_products(element) and (parent := element.getparent()) is not None:
             parent.remove(element)

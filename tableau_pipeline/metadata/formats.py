@@ -27,8 +27,8 @@ def tableau_format(text: str) -> str:
     """Return a format in Tableau's form: with a prefix for its kind, such as "n" for numbers.
 
     Formats of numbers and currencies get a second format for negative numbers, as in data sources
-    that Tableau saved. Without the second format, Tableau might add one when a user saves the data
-    source, which would look like an edit.
+    that Tableau saved. Otherwise, Tableau might add the second format when a user saves the data
+    source, and the added format would look like an edit by this user.
     """
     has_kind = not text or text.startswith((*_OF_NUMBERS, *_UNCHECKED))
     format_ = text if has_kind else _with_kind(text)

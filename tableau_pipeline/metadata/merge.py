@@ -1,4 +1,4 @@
-"""Merge metadata three ways: declared values, values last written, and values on the server."""
+"""Do a three-way merge of metadata: values declared, last written, and on the server."""
 
 import hashlib
 import json
@@ -20,16 +20,16 @@ CERTIFIED, NOTE = ("about", "certified"), ("about", "certification note")
 # A value that is absent has Tableau's default.
 Values = Mapping[FieldPath, str]
 OnConflict = Literal["keep", "replace", "refuse"]
-# "accept" keeps a user's value, and reports it no more.
+# "accept" keeps a user's value, and later runs do not report it.
 ConflictPolicy = OnConflict | Literal["accept"]
-# Besides values, `Values` may contain marks: entries that state a fact about a value. A path with
-# this prefix is a mark: a user had set the written value before it was declared.
+# Besides values, `Values` may contain marks: entries that state a fact about a value. This prefix
+# of a path marks a value that a user had set on the server before the value was declared.
 SET_BY_USER = "theirs"
 # The prefix of another mark: a run has accepted both the declared value and the different value on
 # the server. The value of the mark is a digest of both.
 ACCEPTED = "accepted"
 MARKS = frozenset({SET_BY_USER, ACCEPTED})
-# The suffix of a mark: a field of a user already has the name of the calculation or caption.
+# The suffix of a mark: a user's field already has the name that a calculation or caption declares.
 TAKEN = "taken"
 
 
@@ -44,13 +44,13 @@ class Merge:
         kept: users' values that stay without a conflict; None for a value that a user removed.
         conflicts: values to report, because both the declaration and a user changed them. A
             permission, or a name that a user's field has, may be a conflict even if only a user
-            changed it. The policy `replace` adds conflicts to the changes, except such names. Under
-            the policy `refuse`, nothing may be sent.
-        written: the values to record as last written after the changes.
-        tds: the `.tds` with the changes, for the desired tables; None if the `.tds` was not read
-            from the server, or if there is a `problem`.
-        problem: a phrase that explains why publishing a file with the desired tables would lose the
-            server's metadata of fields; None if nothing would be lost.
+            changed it. The policy `replace` adds conflicts to the changes, except such names. If
+            there are conflicts, the policy `refuse` forbids sending anything.
+        written: the values to record as last written when the changes have been made.
+        tds: the `.tds` with the changes and with the tables to publish; None if the `.tds` was not
+            read from the server, or if there is a `problem`.
+        problem: a phrase that explains why publishing these tables would lose the server's metadata
+            of fields; None if nothing would be lost.
         broken: phrases that name users' objects which refer to a removed column or calculation.
         lost: phrases that name users' edits of removed columns and calculations; a key is the start
             of a path, such as ("field", table, column).
@@ -74,7 +74,7 @@ class Merge:
 
     @property
     def phrase(self) -> str:
-        """The changes of fields in words: "metadata: caption of flights.delay"; or ""."""
+        """The changes to make in fields: "metadata: caption of flights.delay"; "" if none."""
         changed = self.of_fields.items()
         listed = ", ".join(shown(path) + " removed" * (value is None) for path, value in changed)
         return f"metadata: {listed}" if listed and not self.problem else ""
@@ -149,8 +149,9 @@ def _differences(want: Values, here: Values) -> Mapping[FieldPath, str | None]:
 def _units(declared: Values, found: Values, written: Sequence[Values]) -> Iterable[FieldPath]:
     """Return the paths of the units of merging, in order.
 
-    A unit is usually one value. A calculation is one unit in three cases: it is only declared; it
-    is only on the server; or a user's field has its name.
+    A unit is a set of values that are merged together, usually only one value. A calculation with
+    all its values is one unit in three cases: it is only declared; it is only on the server; or a
+    user's field has its name.
     """
     shared = {path[:2] for path in declared} & {path[:2] for path in found}
     taken = {path[:2] for path in found if path[2:] == (TAKEN,)}
@@ -185,7 +186,7 @@ def _accepted_mark(unit: FieldPath, want: Values, here: Values, *, taken: bool) 
 
 
 def _user_marks(values: Values, written: Sequence[Values]) -> Values:
-    """Return a mark for each value that is on the server as declared, but not from a refresh."""
+    """Return a mark for each value that is on the server as declared, though no refresh set it."""
 
     def is_ours(path: FieldPath, value: str) -> bool:
         return any(side.get(path) == value and (SET_BY_USER, *path) not in side for side in written)

@@ -30,7 +30,7 @@ def new_tds(
     *,
     extract_path: str = "Data/Extracts/Extract.hyper",
 ) -> bytes:
-    """Return a `.tds` with which `pack` makes a data source from a `.hyper` file.
+    """Return a `.tds`, which `tds.pack` can pack with the `.hyper` file into a data source.
 
     Fields have Tableau's defaults and the names of their columns. A field gets the name of its
     table appended if an earlier table has a field of the same name, so the order of tables matters.

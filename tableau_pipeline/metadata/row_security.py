@@ -18,18 +18,23 @@ from tableau_pipeline.metadata.document import (
     visible_name,
 )
 
-# The functions in Tableau's help, "User Functions", and the function in sets of user filters.
+# The functions under "User Functions" in Tableau's help; and ISCURRENTUSER, which Tableau writes
+# into the sets of user filters.
 _USER_FUNCTION = re.compile(
     r"\b(USERNAME|FULLNAME|ISUSERNAME|ISFULLNAME|ISMEMBEROF|USERDOMAIN|USERATTRIBUTE"
     r"|USERATTRIBUTEINCLUDES|ISCURRENTUSER)\s*\(",
     re.IGNORECASE,
 )
-# The attribute that marks a user filter: a set with other members for each user.
+# The attribute, with its value, that marks a user filter. A user filter is a set whose members
+# differ from user to user.
 _USER_FILTER = (f"{{{USER}}}ui-builder", "identity-set")
 
 
 def row_filters(document: Document) -> Mapping[str, str]:
-    """Find the filters and fields of a resolved document that decide which rows a user sees.
+    """Find the filters and fields that decide which rows a user sees.
+
+    Call `document.resolve` for the root of the document first, because this function compares tags
+    without the prefixes of features.
 
     Returns:
         A digest of each such filter or field; the keys are phrases that name the filter or field. A

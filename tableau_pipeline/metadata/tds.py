@@ -109,7 +109,7 @@ class Tds(Document):
 
         Args:
             name: table and column, or the name of a declared calculation.
-            but: paths of formulas and hierarchies to leave out, because they are about to change.
+            but: paths of formulas and hierarchies to leave out, because a refresh changes them.
         """
         local = self.locals.get((name[0], name[1])) if name[1:] else local_name(name[0])
         return tuple(dict.fromkeys(_dependents(self, local, frozenset(but)))) if local else ()
@@ -153,7 +153,10 @@ class Tds(Document):
             yield "aliases"
 
     def _values(self, calculations: Iterable[str]) -> Iterator[tuple[FieldPath, str, str]]:
-        """Yield the path, the value and the default value of each part; "" means no value."""
+        """Yield each value of fields, calculations and hierarchies: path, value, default value.
+
+        A value or default value of "" means that there is none.
+        """
         names = self.names | {local_name(name): name for name in calculations}
         for record in self.records:
             yield from self._field(
@@ -321,7 +324,7 @@ class TdsEdit(Document):
                     column.set(attribute, value)
 
     def _local(self, name: str) -> str | None:
-        """Return the local name of the field with a declared name; None if no field has it."""
+        """Return the local name of the field with a declared name; None if there is none."""
         # Also look for declared calculations without changes, which `_named` lacks.
         ours = local_name(name)
         return self._named.get(name, ours if ours in self.columns else None)
@@ -368,20 +371,20 @@ class TdsEdit(Document):
         path = _child(self._section("drill-paths"), "drill-path", name)
         old = [field.text or "" for field in path.iterfind("field")]
         new = [self._local(member) or member for member in members]
-        # Use the folders after this edit, because a field must not move the hierarchy into a folder
-        # that the field leaves.
+        # Use the folders that fields will have after all changes, because a field must not move the
+        # hierarchy into a folder that the field leaves.
         shown = {local: self._folders.get(local, "") for local in [*new, *old]}
         for element in path.findall("field"):
             path.remove(element)
-        # Insert the fields first, because a user may have added a description, which follows the
-        # fields.
+        # Insert the fields at the beginning of the element, because a description, which a user may
+        # have added, must follow the fields.
         for position, member in enumerate(new):
             field = etree.Element("field")
             field.text = member
             path.insert(position, field)
         if not new:
             self.take_out(path)
-        # Leave the hierarchy in its folder if at least one of its fields stays.
+        # Leave the hierarchy in its folder if at least one field stays in the hierarchy.
         at = folder_of(self.paths.get(name, ())) if {*old} & {*new} else ""
         folder = next(filter(None, (at, *(shown[member] for member in new))), None)
         self._put(name, folder, self.paths, role=self._role(new[0] if new else ""))

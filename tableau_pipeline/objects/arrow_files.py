@@ -1,7 +1,8 @@
 """Write and read Parquet files in an object store, in Spark's tasks, with pyarrow.
 
 So Spark needs no connector for the store. Its executors need `pyarrow` and `obstore`, but not this
-package. They receive only a few modules of the package, and this module may import no others.
+package. The executors receive only this module and `errors`, so this module may import no other
+module of the package.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,10 +39,12 @@ _REPORT = pa.schema(
         ("hash_sum", pa.decimal128(38, 0)),
     ]
 )
-# The bytes of a row group, and the rows of a batch. Each task keeps one row group in memory.
+# The size in bytes from which rows are written as a row group, and the most rows of a batch that is
+# read. Each task that writes keeps one row group in memory.
 _ROW_GROUP, _BATCH = 32 << 20, 65_536
-# Give up a request only if its transfer stops; large files may take long. By default, obstore would
-# give up every request after half a minute, even during the transfer.
+# Give up a request after a minute without a transfer, or after an hour in all, because large files
+# may take long. By default, obstore would give up every request after half a minute, even during
+# the transfer.
 _CLIENT: "ClientConfig" = {
     "timeout": timedelta(hours=1),
     "read_timeout": timedelta(minutes=1),

@@ -115,7 +115,7 @@ _CAUSES = (
 _CODE = re.compile(r"<Code>\s*(\w+)")
 # The codes with which stores answer if no object has the key.
 _NO_OBJECT = ("NoSuchKey", "BlobNotFound", "NoSuchVersion")
-# The text of an exception of our own that obstore quotes in an error.
+# Our own message about a failed renewal of credentials, as obstore quotes it in an error.
 _RENEWAL = re.compile(r"External \w+ credential provider: \w+: ([^\n]+)")
 _NO_NAMES: Mapping[str, str] = {}
 
@@ -144,7 +144,7 @@ def translate_errors(
     try:
         yield
     except (BaseError, OSError) as error:
-        # Do not translate an error with a number, which comes from the local disk.
+        # Do not translate an error with an `errno`, because it comes from the local disk.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         code = _CODE.search(str(error))

@@ -21,8 +21,8 @@ _COUNTED = pa.schema([("no column", pa.bool_())])
 class LakeFolder:
     """A folder with files, some of which contain deleted rows.
 
-    hyperd can only read whole files. So it gets a local copy of each file with deleted rows; the
-    copy contains only the other rows.
+    hyperd can only read whole files. So hyperd gets a local copy of each file with deleted rows;
+    the copy contains only the other rows.
 
     Attributes:
         folder: the folder with the original files.

@@ -77,10 +77,11 @@ def lend(
     lender: str,
     renew: Callable[[], Credentials] | None = None,
 ) -> None:
-    """From now on, use credentials for all objects below a URL; None for the environment's.
+    """From now on, use these credentials for all objects below a URL.
 
     Args:
         folder: the URL of the folder, with the scheme "s3" for S3, without a trailing slash.
+        credentials: the credentials; None to use the environment's credentials again.
         lender: words for the origin of the credentials, for messages.
         renew: a function that returns new credentials to replace credentials that expire. A thread
             of obstore calls this function, so it must not read from a store.

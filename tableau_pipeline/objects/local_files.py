@@ -18,7 +18,8 @@ from filelock import FileLock, Timeout
 
 from tableau_pipeline.errors import SettingError
 
-# The name of the file that each process has in its folder, and locks as long as it runs.
+# The name of a file in the folder of each process. The process locks this file as long as the
+# process runs.
 _LOCK = "lock"
 
 
@@ -88,7 +89,8 @@ def temporary_folder() -> Path:
     make us remove other files.
 
     Raises:
-        RefusedError: the name belongs to another file or user, or other users can open the folder.
+        RefusedError: the path is not a folder, or the folder belongs to another user, or other
+            users can open it.
     """
     user = os.getuid()
     folder = Path(gettempdir(), f"tableau_pipeline-{user}")

@@ -1,6 +1,7 @@
 """Find times in Parquet files that old releases of Spark stored in an older calendar.
 
-Spark converts such times when it reads them, but hyperd and Arrow would show other dates.
+The older calendar is Julian before 15 October 1582. When Spark reads times in this calendar, it
+converts them, but hyperd and Arrow would show other dates.
 """
 
 import re
@@ -69,7 +70,7 @@ def old_times(file: pq.ParquetFile, columns: Suspects) -> tuple[str, date] | Non
         file: a file that is opened so that INT96 time stamps are read as microseconds.
 
     Returns:
-        The column, and the first moment that both calendars show alike; None without such a column.
+        The column, and the date from which both calendars agree; None if there is no such column.
     """
     for name, flags in columns.items():
         for batch in file.iter_batches(_BATCH, columns=[name]):
@@ -84,7 +85,7 @@ def old_times(file: pq.ParquetFile, columns: Suspects) -> tuple[str, date] | Non
 
 
 def _limit(type_: pa.DataType) -> date | None:
-    """Return the first moment that both calendars show alike; None if the type has no dates."""
+    """Return the date or time from which both calendars agree; None if the type has no dates."""
     if pa.types.is_date(type_):
         return _GREGORIAN
     if pa.types.is_timestamp(type_):

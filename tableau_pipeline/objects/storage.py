@@ -24,7 +24,7 @@ from tableau_pipeline.objects.stores import (
     store_errors,
 )
 
-# The names of files that a killed `LocalStorage.put` may leave.
+# The names of files that a killed call of `LocalStorage.put` or `LocalStorage.replace` may leave.
 UNFINISHED = re.compile(r"(.*/)?\.[0-9a-f]{32}")
 # The errors of `os.link` on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
@@ -124,7 +124,7 @@ class LocalStorage:
                     yield item.name
 
     def delete(self, key: str) -> bool:
-        """Delete a file or an empty folder; return False if the file or empty folder is missing."""
+        """Delete a file or an empty folder; return whether this call deleted it."""
         path = self.root / key
         if key.endswith("/"):
             # Ignore errors: the folder may still contain files, or no longer exist.

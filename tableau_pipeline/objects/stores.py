@@ -60,7 +60,7 @@ def is_url(location: str, *, setting: str) -> bool:
     if not _URL.match(location):
         return False
     host = location.partition("://")[2].partition("/")[0]
-    # In a URL of Azure, the part before the "@" is the container; in other URLs, it is a user.
+    # In a URL of Azure, the container is before the "@"; in other URLs, a user is before the "@".
     host_part = host.replace("@", "", 1) if location.startswith("abfss://") else host
     is_store = location.startswith(_SCHEMES)
     # Refuse credentials, because messages and the web UI show the URL. A secret may contain "/", so
@@ -106,7 +106,7 @@ def bucket_and_key(url: str) -> tuple[str, str]:
 
 @cache
 def store_at(place: Path | str) -> ObjectStore:
-    """Return the store for a folder or URL; always the same store, to reuse its connections."""
+    """Return the store for a folder or URL; the same store in each call, to reuse connections."""
     return open_store(place) if isinstance(place, str) else LocalStore(place, mkdir=True)
 
 
@@ -186,7 +186,7 @@ _FOOTER = 64 << 10
 
 
 def list_folder(url: str) -> Iterator[str]:
-    """Yield the names of the objects in a folder, without those in its subfolders."""
+    """Yield the names of the objects that are directly in a folder, not in a subfolder."""
     bucket, key = bucket_and_key(url)
     with store_errors("Listing", url):
         objects = obstore.list_with_delimiter(_store_of(bucket, key), key)["objects"]

@@ -90,7 +90,7 @@ def on_site(site: TableauSite) -> Iterator[AccessCheck]:
 
 
 def on_token(site: TableauSite, name: str) -> Iterator[AccessCheck]:
-    """Check when this personal access token expires, if the server reports the date."""
+    """Check when the personal access token `name` expires, if the server reports the date."""
     # List tokens only for a user who signs in with a token: other users may lack the right.
     if name and (ends := site.token_ends().get(name)):
         days, remedy = (ends - site.now()).days, "make a new one under My Account Settings"

@@ -13,7 +13,8 @@ from urllib3.exceptions import NameResolutionError, ProxySchemeUnknown
 from tableau_pipeline.errors import SettingError
 
 OWN_BUNDLE = "TABLEAU_CA_BUNDLE"
-# If OWN_BUNDLE is not set, requests trusts the bundle in the first of these variables that is set.
+# If OWN_BUNDLE is not set, the library requests trusts the certificates in the file or folder that
+# the first set variable of these names.
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 # Error codes of OpenSSL (x509_vfy.h). _OTHER_HOST has two codes: for a host name, and for an IP
 # address.

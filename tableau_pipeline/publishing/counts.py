@@ -121,7 +121,7 @@ def count_rows(
         fresh: whether to bypass the server's caches.
     """
     fields, tables = _fields_and_tables(tsc, luid)
-    # If one table is asked for and the data source has one table, do not compare the names.
+    # If one table is to be counted, and the service lists no second table, do not compare names.
     alone = len(keys) == 1 and len(tables) < 2
     ids = dict.fromkeys(keys, next(iter(tables), None))
     if tables and not alone:

@@ -39,7 +39,7 @@ class BadAnswerError(requests.RequestException):
 
 
 class TooBusyError(BadAnswerError):
-    """The server did not carry out a request, because it had too many requests."""
+    """The server did not carry out a request, because the server had too many requests."""
 
 
 class TooLargeError(BadAnswerError):
@@ -240,7 +240,7 @@ def _response_error(
     hide: Callable[[str], str],
 ) -> RefreshError:
     """Return our error for an error response from the server or a proxy."""
-    # Tableau's codes have six digits. A response without such a code comes from a proxy in between.
+    # Tableau's codes have six digits. A response without such a code comes from a proxy.
     if not re.fullmatch("[0-9]{6}", error.code or ""):
         return RefreshError(f"{doing} failed: {_NO_TABLEAU.format(url=url)}")
     details = hide(f"{error.summary}: {error.detail}")
@@ -281,7 +281,7 @@ _NO_UPDATES = {
 def update_refused(
     error: TSC.ServerResponseError, luid: str, hide: Callable[[str], str]
 ) -> RefreshError | None:
-    """Return our error if the data source takes no updates now, or never does; None otherwise.
+    """Return our error if the data source accepts no updates now, or never; None otherwise.
 
     Args:
         hide: a function that removes secrets from a text of the server, and shortens the text.

@@ -74,8 +74,8 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return scheme, parts.host, parts.port or _PORTS.get(scheme)
 
 
-# Values to hide in a text that came instead of an answer. A value may be the session of a proxy, or
-# a new token.
+# Values to hide in the body of an answer that is not Tableau's. A value may be the session of a
+# proxy, or a new token.
 _VALUE = re.compile(r"""([=:]\s*)("[^"]*"?|'[^']*'?)""")
 _LONGEST, _EXCERPT = 1500, 160
 _LOG = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Wire:
         return hidden if len(hidden) <= _LONGEST else f"{hidden[:_LONGEST]}..."
 
     def excerpt(self, body: bytes) -> str:
-        """Return the beginning of a body that came instead of an answer."""
+        """Return the beginning of the body of an answer that is not Tableau's, without secrets."""
         if not body:
             return "nothing"
         # Search more text than is shown, because a secret may begin in the shown text and end after
@@ -306,7 +306,7 @@ class WireAdapter(HTTPAdapter):
 
 
 def rest_session(wire: Wire, hear: Callable[..., object]) -> requests.Session:
-    """Return an HTTP session for TSC, which passes each answer to `hear`."""
+    """Return an HTTP session for TSC; the session passes each answer to `hear`."""
     retry = SafeRetry(
         total=None,
         connect=3,
@@ -329,7 +329,7 @@ def rest_session(wire: Wire, hear: Callable[..., object]) -> requests.Session:
 
 
 class ServerClock:
-    """The server's clock, from the `Date` of the newest answer; the clock may be a second slow."""
+    """The server's clock, up to a second slow: the `Date` of an answer has only whole seconds."""
 
     def __init__(self) -> None:
         self._heard: tuple[datetime, float] | None = None
@@ -350,7 +350,7 @@ class ServerClock:
         """Return the current time in UTC; None before the first answer with a date."""
         if self._heard is None:
             return None
-        # Use this host's monotonic clock to count seconds, because its time of day may be wrong or
-        # be set.
+        # Use this host's monotonic clock to count seconds, because the host's time of day may be
+        # wrong, or may be set meanwhile.
         date, at = self._heard
         return date + timedelta(seconds=monotonic() - at)

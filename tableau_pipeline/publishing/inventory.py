@@ -32,7 +32,7 @@ class NotListableError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class ProjectItem:
-    """A project, with the LUIDs and names on its path; the topmost visible project is first."""
+    """A project: the LUIDs and names of all projects on its path, from the top visible project."""
 
     luids: tuple[str, ...]
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class ProjectItem:
 
 @dataclass(frozen=True, slots=True)
 class ListedDatasource:
-    """A data source, with the properties in the list of the site.
+    """A data source, with the properties that the site's list of data sources shows.
 
     Attributes:
         owner: the name of the owner; "" if not listed.
@@ -78,7 +78,7 @@ class ConnectionInfo:
 
 @dataclass(frozen=True, slots=True)
 class RevisionInfo:
-    """A revision; `at` is None if the server reports no time."""
+    """A revision; `at` is the time when it was made, or None if the server reports no time."""
 
     number: int
     at: datetime | None
@@ -148,7 +148,7 @@ def connections(site: TableauSite, luid: str) -> Sequence[ConnectionInfo]:
 
 
 def revisions(site: TableauSite, luid: str) -> Sequence[RevisionInfo]:
-    """Return the revisions of a data source that are not deleted; the current revision is last.
+    """Return the revisions of a data source, except deleted ones; the current revision is last.
 
     Raises:
         RefusedError: the site keeps no revisions, or this user may not see them.
@@ -188,13 +188,13 @@ def row_count(site: TableauSite, luid: str) -> Mapping[str, int]:
 
 
 def job_times(site: TableauSite, *, days: int) -> Mapping[str, JobTimes]:
-    """Return the run times, in the last `days`, of jobs that refreshed or changed data.
+    """Return how long jobs that refreshed or changed data ran in the last `days` days.
 
     The keys are the case-folded titles of the jobs.
 
     Raises:
         NotListableError: this user may not list jobs (usually, only administrators may), there are
-            too many jobs, or they have no titles.
+            too many jobs, or a job has no title.
     """
     since = site.now() - timedelta(days=days)
     listed = None
