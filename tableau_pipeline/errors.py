@@ -22,11 +22,11 @@ class UnknownOutcomeError(RefreshError):
 
 
 class OvertakenError(RefreshError):
-    """A later refresh has claimed the data source, so this refresh sends nothing more."""
+    """A later refresh has taken over the data source, so this refresh sends nothing more."""
 
 
 class HeldError(RefreshError):
-    """A person has put a hold on the data source, so the refresh changed nothing.
+    """A person has put the data source on hold, so the refresh changed nothing.
 
     Attributes:
         reason: the start of the hold, the person who holds the data source, and that person's
@@ -145,7 +145,7 @@ _MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameE
 
 
 def describe_error(error: Exception) -> str:
-    """Return one line for an error; for an unexpected error, the line begins with its type."""
+    """Return the text of an error; for an unexpected error, the text begins with its class."""
     if isinstance(error, RefreshError):
         return str(error)
     hint = ". This is a mistake in code: tableau-pipeline --debug shows where"

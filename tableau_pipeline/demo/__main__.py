@@ -1,4 +1,7 @@
-"""Run `make demo`: the whole pipeline, on the local imitation of Tableau Server of `make dev`."""
+"""Run `make demo`: the whole pipeline, against the sandbox of `make dev`.
+
+The sandbox is a local imitation of Tableau Server.
+"""
 
 import os
 import sys

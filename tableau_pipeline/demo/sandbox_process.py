@@ -1,4 +1,4 @@
-"""Run a sandbox, a local imitation of Tableau Server, in a process that ends with this one."""
+"""Run a sandbox, a local imitation of Tableau Server, as a child that ends with this process."""
 
 import os
 import re
@@ -40,7 +40,7 @@ def sandbox_process(
         options: further options of the command.
 
     Raises:
-        RuntimeError: the sandbox did not start; the message contains its output and the remedy.
+        RuntimeError: no sandbox started. The message has the first line of output and the remedy.
     """
     program = str(Path(sys.executable).with_name("tableau-sandbox"))
     # Use --quiet: only one line is read, so more output would fill the pipe and block the sandbox.

@@ -20,7 +20,7 @@ from tableau_pipeline.core.snapshot import Snapshot, Snapshots
 from tableau_pipeline.refresh.row_differences import diff
 from tableau_pipeline.resources import resources_from_env
 
-# The columns of the table at the end, and their widths.
+# The columns of the table that the demo prints at the end, and their widths.
 _COLUMNS = {
     "data": 17,
     "data source": 15,
@@ -37,10 +37,11 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One refresh of everything, with the flights up to one day.
+    """One part of the demo, such as a refresh of all assets.
 
     Attributes:
-        corrected: the day whose records are read with late corrections; None for no corrections.
+        as_of: the last day whose flights are read; "" for the rollback and the refresh after it.
+        corrected: the day whose records get invented corrections; None for no corrections.
     """
 
     title: str
@@ -107,7 +108,10 @@ def refresh(
 def roll_back_and_release(
     definitions: dg.Definitions, instance: dg.DagsterInstance
 ) -> Iterator[Line]:
-    """Roll back the first of `datasources()` to earlier rows; then end its hold, and refresh it.
+    """Roll back the first of `datasources()` to earlier rows; then release and refresh it.
+
+    A rollback puts the data source on hold. The release ends the hold, so that refreshes may change
+    the data source again.
 
     Raises:
         RuntimeError: a run failed; the message states why.
@@ -158,7 +162,7 @@ def _run(
 
 @dataclass(frozen=True, slots=True)
 class _AsOf:
-    """Snapshots in which the numbers in `versions` count as the newest versions of their models."""
+    """Snapshots that return the version in `versions`, if any, as the newest version of a model."""
 
     snapshots: Snapshots
     versions: Mapping[str, int]

@@ -1,9 +1,10 @@
 """Find the affected rows of a table: an update deletes them and inserts their current version.
 
 The payload, the `.hyper` file of an update, contains small tables: the key tables. A row is
-affected if it matches a row of any key table. Keys, windows and cutoffs are in key tables, because
-they cannot be constants in an action batch. Such constants can be neither decimals nor dates, and
-constant time stamps have no microseconds.
+affected if it matches a row of any key table. Key tables hold keys, the time windows of partitions,
+and the cutoff, which is the start of a table's rolling window. Not all of these values can be
+constants in an action batch: constants can be neither decimals nor dates, and constant time stamps
+have no microseconds.
 """
 
 import math
@@ -43,7 +44,10 @@ _OPERATORS = {"=": operator.eq, "<": operator.lt, ">=": operator.ge}
 
 
 class NotProvedError(Exception):
-    """No delta is proved to give the desired content; the message is a phrase with the reason."""
+    """No delta is proved to give the desired content; the message is a phrase with the reason.
+
+    A delta is an update of only the affected rows.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +142,28 @@ class TableChange:
         return tuple(file for file in rest if file.rows)
 
     def desired(self, files: Iterable[DataFile]) -> TableSource:
-        """Return the rows that the new cutoff keeps in some files of the new version."""
+        """Return the rows of `files`, files of the new version, that the new cutoff keeps."""
         return table_source(self.table.name, self.new.snapshot, self.new.cutoff, files=files)
 
     def added_sql(self, only: Collection[str] | None = None) -> str:
-        """Return SQL for the unshared rows of the new version; `only`: see `TableVersion`."""
+        """Return SQL for the rows in unshared files of the new version.
+
+        Args:
+            only: see `TableVersion.select_sql`.
+        """
         return self.new.select_sql(self.unshared(self.new), only)
 
     def surviving_sql(self, only: Collection[str] | None = None) -> str:
-        """Return SQL for those unshared published rows that the new window keeps."""
+        """Return SQL for the rows in unshared published files that the new cutoff keeps.
+
+        Args:
+            only: see `TableVersion.select_sql`.
+        """
         if only is not None and self.new.cutoff:
             only = {*only, self.new.cutoff.column}
         unshared = self.published.select_sql(self.unshared(self.published), only)
-        # Leave out expired rows, which would count as changed. The key table of the cutoff already
-        # deletes them.
+        # Leave out the rows before the new cutoff, which would count as changed. They need no keys,
+        # because the key table of the cutoff already matches them.
         if self.new.cutoff in (None, self.published.cutoff):
             return unshared
         return f"(SELECT * FROM {unshared} old WHERE {retained(self.columns, self.new.cutoff)})"  # noqa: S608
@@ -175,7 +187,7 @@ class KeyTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the compared columns. The server accepts no other columns."""
+        """The names of this table's columns: only compared columns, as the server requires."""
         return tuple(dict.fromkeys(match.by for match in self.matches))
 
     @property
@@ -224,9 +236,9 @@ def find_affected(
         memory: the bytes that hyperd may use.
 
     Returns:
-        The key tables, and the number of equal pairs; None if columns were not compared. An equal
-        pair is a published row and a desired row that are equal in all columns. Both rows are in
-        files that the versions do not share.
+        The key tables, and the number of equal pairs, or None if columns were not compared. An
+        equal pair is a published row and a desired row that are equal in all columns. Both rows are
+        in files that the versions do not share.
 
     Raises:
         NotProvedError: the policy cannot determine the affected rows.
@@ -256,8 +268,8 @@ def find_affected(
 
 def _named_keys(connection: Connection, keys: KeyTable, *, feed: Feed, changes: Snapshot) -> None:
     """Fill a key table with the keys in a feed, a model that lists the keys of changed rows."""
-    # Cast the key, because the feed may have another type, and the server compares equal types
-    # only.
+    # Cast the keys, because they may have another type in the feed, and the server compares only
+    # values of the same type.
     feed_columns = dict(feed.columns)
     columns = [feed_columns.get(name, name) for name in keys.columns]
     types = map(keys.change.type, keys.columns)
@@ -286,7 +298,7 @@ def _without_nulls(key: Sequence[str]) -> str:
 def _from_cursor(
     connection: Connection, change: TableChange, cursor: str, lookback: int | str | None
 ) -> KeyTable:
-    """Return the key table of an append; its row is the last published cursor minus `lookback`."""
+    """Return the key table of an append: one row, the last published cursor minus `lookback`."""
     keys = KeyTable(change, "keys", (KeyMatch(cursor, ">=", "start"),))
     published = change.published.select_sql(only=(cursor,))
     last = f"(SELECT MAX({escape_name(cursor)}) AS last FROM {published} old)"  # noqa: S608
@@ -300,7 +312,10 @@ def _from_cursor(
 
 
 def _changed_partitions(connection: Connection, change: TableChange, column: str) -> list[KeyTable]:
-    """Return key tables for the windows or values of changed, removed and new partitions."""
+    """Return key tables with the time windows, or the values, of changed partitions.
+
+    Removed and new partitions count as changed.
+    """
     old_parts, new_parts = (
         {part.partition: part for part in version.snapshot.parts}
         for version in (change.published, change.new)
@@ -308,8 +323,8 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
     if None in old_parts:
         raise NotProvedError("its model was not partitioned at the last refresh")
     changed = [
-        # Include removed partitions, because only their windows or values identify the rows to
-        # delete.
+        # Include removed partitions, because only their time windows or values identify the rows
+        # to delete.
         new_parts.get(key) or old_parts[key]
         for key in old_parts.keys() | new_parts.keys()
         if key not in old_parts
@@ -340,9 +355,10 @@ def _changed_partitions(connection: Connection, change: TableChange, column: str
 
 
 def _merged_windows(spans: Sequence[Span], column: Column) -> Iterator[tuple[str, ...]]:
-    """Merge adjacent windows, so that the server compares less; yield each window's edges as text.
+    """Merge adjacent time windows, so that the server compares less; yield their edges as text.
 
-    The edges are in the zone of the column if it holds instants, else in the partitions' zone.
+    If the column holds instants, the edges are in the zone of the column; if not, they are in the
+    zone of the partitions.
     """
     merged: list[Span] = []
     for span in sorted(spans, key=attrgetter("start")):
@@ -382,8 +398,8 @@ _DIFFERING = escape_name("differing keys")
 def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int | None:
     """Fill a key table with the keys of rows that are in only one version.
 
-    Rows of shared files are in both versions, so they are not compared. If such a row has the key
-    of a changed row, the row is affected, too: the delta deletes it and inserts it again.
+    The rows of shared files are not compared, because both versions have these rows. Such a row is
+    affected, too, if a changed row has the same key: the delta deletes it and inserts it again.
 
     Return the number of equal pairs; see `find_affected`.
     """
@@ -423,11 +439,11 @@ def _changed_keys(connection: Connection, keys: KeyTable, *, memory: int) -> int
 
 
 def in_slices(compare: Callable[[int], _T], *, rows: int, memory: int, columns: int = 0) -> _T:
-    """Call `compare` with the number of slices that the memory requires; retry with more slices.
+    """Call `compare` with the number of slices that the memory requires; return its result.
 
     Args:
-        compare: a function of the number of slices, a power of two. `in_slices` returns its result.
-            If hyperd runs out of memory, `compare` is called again with more slices.
+        compare: a function of the number of slices, a power of two. If hyperd runs out of memory,
+            `compare` is called again with more slices.
         rows: the number of rows of the larger side.
         columns: the number of columns that are compared in addition to one hash.
         memory: the bytes that hyperd may use.

@@ -33,8 +33,8 @@ class Builder:
 
     Attributes:
         samples: whether such a RefusedError may show values of rows.
-        pinned_for: what is impossible without the rows, and the remedy; set only if the builder
-            reads the rows that a record of a refresh names.
+        pinned_for: what is impossible without the recorded rows, and the remedy; set only by
+            `pinned`.
     """
 
     declaration: Declaration
@@ -50,7 +50,10 @@ class Builder:
     _damaged: dict[tuple[str, int], str] = field(default_factory=dict, init=False)
 
     def desired(self, checkpoint: Checkpoint | None) -> Mapping[str, TableContent]:
-        """Return the desired content of each table; open files only if `checkpoint` lacks it."""
+        """Return the desired content of each table.
+
+        Files are opened only for content that `checkpoint`, a record of a refresh, does not have.
+        """
         recorded, now = checkpoint.tables if checkpoint else {}, self.now()
         return {
             table.name: desired_table(
@@ -68,7 +71,7 @@ class Builder:
         return replace(self, models=models)
 
     def pinned(self, tables: Mapping[str, TableContent], *, doing: str, remedy: str) -> "Builder":
-        """Return a builder of the rows that a record names.
+        """Return a builder that reads the rows that a record of a refresh names.
 
         Args:
             tables: the recorded content of each table; {} if there is no record.
@@ -92,10 +95,12 @@ class Builder:
 
     @contextmanager
     def reading(self) -> Generator[None]:
-        """Within the block, turn errors of hyperd into errors that name the cause.
+        """Within the block, turn errors of hyperd into errors that name the cause, if it is found.
 
         Raises:
-            RefusedError: see `readable`; or the rows that a record names are missing or damaged.
+            RefreshError: see `readable`.
+            RefusedError: see `readable`; or `pinned` made this builder, and the recorded rows are
+                missing or damaged.
         """
         if self.pinned_for is None:
             with readable(self.hyper, self.declaration, self.models):
@@ -138,7 +143,7 @@ class Builder:
         *,
         changed: Collection[str],
     ) -> None:
-        """Check unchanged tables whose published rows were not checked for the key or cursor."""
+        """Check unchanged tables whose rows were not yet checked for the desired key or cursor."""
         tables = {
             name
             for name, table in desired.items()
@@ -320,5 +325,5 @@ def _no_longer_there(table: Table, doing: str, remedy: str) -> RefusedError:
 
 
 def _is_checked(desired: TableContent, published: TableContent) -> bool:
-    """Whether the published rows were checked for the desired key or cursor, if there is one."""
+    """Whether the published rows need no further check for the desired key and cursor."""
     return (desired.key, desired.cursor) in (((), None), (published.key, published.cursor))

@@ -78,10 +78,10 @@ class TypedSnapshots:
 def checked_models(declaration: Declaration, found: Mapping[str, Snapshot | None]) -> Models:
     """Check that the models of a declaration can be published, and return them; open no file.
 
-    One error reports all problems.
+    One error reports all problems. Refresh policies are checked only if there is no other problem.
 
     Raises:
-        RefusedError: for each problem, names the table, the model or column, and the remedy.
+        RefusedError: at least one model cannot be published.
     """
     models = {model: snapshot for model, snapshot in found.items() if snapshot and snapshot.parts}
     tables = {table.name: table for table in declaration.tables if table.model in models}
@@ -156,7 +156,7 @@ def _relationship_problems(
 def _type_problems(
     declaration: Declaration, table: str, columns: Sequence[Column]
 ) -> Iterator[Refusal]:
-    """Refuse each column that Tableau, or the oldest product in use, cannot hold."""
+    """Yield a refusal of each column that Tableau, or `max_database_version`, does not allow."""
     limit = declaration.max_database_version
     for column in columns:
         if sign := not_for_tableau(column.name):
@@ -213,7 +213,7 @@ def contract_problems(
 
 
 def _policy_problems(table: Table, models: Models) -> Iterator[Refusal]:
-    """Refuse a model that does not fit the `retain` or the refresh policy of a table."""
+    """Yield the refusals of a model that does not fit a table's `retain` or refresh policy."""
     snapshot = models[table.model]
     types = _types(snapshot)
     if table.retain:
@@ -280,14 +280,13 @@ def _cursor_problems(table: Table, cursor: Column, lookback: int | str | None) -
 
 
 def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
-    """Search for an unreadable file; return its name and the reason; None if all are readable."""
+    """Search for an unreadable file; return its name and the reason, or None if none is found."""
     for file in snapshot.files:
         table = table_source("", snapshot, hashed=True, files=[file])
         # Count each column, because a plain COUNT(*) would not read the values.
         counts = ", ".join(f"COUNT({escape_name(column.name)})" for column in table.columns)
         try:
-            # Ask for hyperd before each file, because a damaged file may have crashed the last
-            # hyperd.
+            # Call `hyper` for each file, because a damaged file may have crashed the last hyperd.
             with connect(hyper()) as connection:
                 connection.execute_list_query(f"SELECT {counts} FROM {select_sql(table)} source")  # noqa: S608
         except HyperException as error:
@@ -302,7 +301,7 @@ def damage(hyper: Callable[[], HyperProcess], snapshot: Snapshot) -> str | None:
 def readable(
     hyper: Callable[[], Hyperd], declaration: Declaration, models: Models
 ) -> Generator[None]:
-    """Within the block, turn errors of hyperd into errors that name the cause.
+    """Within the block, turn errors of hyperd into errors that name the cause, if it is found.
 
     Raises:
         RefreshError: hyperd needs more memory than it may use.

@@ -1,4 +1,7 @@
-"""Determine the desired content of a table: the rows of its model that `retain` keeps."""
+"""Determine the desired content of a table: the rows of its model that `retain` keeps.
+
+`retain` declares a rolling window. The cutoff is the start of this window.
+"""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,7 +31,7 @@ def table_source(
     only: Collection[str] | None = None,
     files: Iterable[DataFile] | None = None,
 ) -> TableSource:
-    """Return the rows of a snapshot that a cutoff keeps.
+    """Return the rows of a snapshot that a cutoff keeps; without a cutoff, all rows.
 
     Args:
         hashed: include the hash of each row.
@@ -106,7 +109,7 @@ def desired_table(
     known: TableContent | None,
     now: datetime,
 ) -> TableContent:
-    """Return the desired content of a table; open files only if it is not recorded in `known`."""
+    """Return the desired content of a table; open files only if `known` lacks this content."""
     whole = TableContent(
         model=table.model,
         version=snapshot.number,
@@ -155,7 +158,7 @@ def _cutoff(
     known: TableContent | None,
     now: datetime,
 ) -> Cutoff | None:
-    """Return the cutoff of a rolling window; None if its column has no value to count from."""
+    """Return the cutoff of a rolling window; None if the window's column has no values."""
     rule = {"column": retain.column, "days": retain.days, "as_of": retain.as_of}
     if retain.as_of == "run":
         return Cutoff(**rule, value=str(now.date() - timedelta(days=retain.days)))

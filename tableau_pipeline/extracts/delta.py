@@ -1,4 +1,7 @@
-"""Deltas: the payload and the actions of an update that provably gives the desired content."""
+"""Build deltas: updates of tables that provably give the desired content.
+
+A delta has a payload, which is a `.hyper` file, and the actions that the server applies with it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +31,7 @@ from tableau_pipeline.hyper.parquet import names, row_text
 from tableau_pipeline.hyper.process import Hyperd
 from tableau_pipeline.hyper.types import ROW_HASH, Column, file_version
 
-# In the payload, the schema of the tables with the rows to insert.
+# The schema of the payload that contains the tables of rows to insert.
 ROWS = "rows"
 
 
@@ -103,9 +106,9 @@ def build_delta(
     """Write the payload of an update that turns the published content into the desired content.
 
     For each table, the update deletes the affected rows and inserts their current version.
-    Fingerprints prove that this is enough: the unaffected rows must have the same fingerprint in
-    the published and in the desired content. If the proof fails for a table, the whole table is
-    sent.
+    Fingerprints (row counts and, if necessary, sums of row hashes) prove that this is enough: the
+    unaffected rows must have the same fingerprint in the published and in the desired content. If
+    the proof fails for a table, the whole table is sent.
 
     Args:
         changes: the tables that change.
@@ -128,7 +131,8 @@ def _table_delta(
     """Write the delta of the refresh policy; write the whole table if no delta can be proved."""
     policies, reasons = [change.table.policy], []
     if isinstance(policies[0], Diff) and policies[0].feed:
-        # A feed may lack a changed key. If the delta by the feed is not proved, compare all rows.
+        # The feed, a model that lists changed keys, may lack a key. If the delta by the feed is not
+        # proved, compare all rows.
         policies.append(Diff(policies[0].key))
     if change.whole:
         policies, reasons = [], [change.whole]
@@ -143,14 +147,15 @@ def _table_delta(
                 connection.execute_command(f"DROP TABLE IF EXISTS {in_payload(kind, change)}")
             continue
         if inserted:
-            # The insert reads all columns, so read shared files only if they have affected rows.
+            # Read the files that both versions share only if these files have affected rows,
+            # because the insert reads all columns.
             relations = [change.new.select_sql(change.shared)] if shared else []
             _insert(connection, change, change.added_sql(), *relations, where=affected(keys))
         counts, is_identified = RowCounts(deleted, inserted), isinstance(policy, Diff)
         if isinstance(policy, Diff) and inserted:
             # Check the keys of the inserted rows only: unaffected rows are unchanged, and share no
-            # key with affected rows. NULL keys need no check. A new row with a NULL key never
-            # counts as affected, so the proof would have failed before.
+            # key with affected rows. NULL keys need no check: a new row with a NULL key never
+            # counts as affected, so `prove` would have raised an error.
             key = f"(SELECT DISTINCT {names(policy.key)} FROM {in_payload(ROWS, change)}) keys"  # noqa: S608
             is_identified = rows_in(connection, key) == inserted
         return TableDelta(change, target, counts, keys, is_identified=is_identified)
@@ -165,7 +170,7 @@ def prove(
     """Check that the unaffected rows are the same in the published and the desired content.
 
     Args:
-        equal: the number of equal pairs; None if `find_affected` did not compare all columns.
+        equal: the number of equal pairs (see `find_affected`); None if columns were not compared.
 
     Returns:
         Three counts of affected rows: in the published content, in the desired content, and in the
@@ -225,7 +230,7 @@ def _problem(published: Fingerprint, rest: Fingerprint, equal: int | None) -> st
 def differing_rows(
     connection: Connection, change: TableChange, columns_before: Sequence[Column]
 ) -> tuple[int, int]:
-    """Return how many rows only the desired version has, and how many only the published version.
+    """Return the number of rows in only the desired version, and in only the published version.
 
     Rows are compared in the columns that both versions have.
     """
@@ -276,8 +281,8 @@ def _insert(
 
 
 # A split delta consists of consecutive updates. Each update deletes and inserts the affected rows
-# of its own keys, windows or range of the cursor. So readers see each row in its old or in its new
-# version, even between two updates. All updates are cut from one payload, so the versions are
+# of its own keys, time windows or range of the cursor. So readers see each row in its old or in its
+# new version, even between two updates. All updates are cut from one payload, so the versions are
 # compared only once.
 
 # The payloads of a split delta are together larger than one payload, because each file has some
@@ -338,7 +343,8 @@ def _table_part(connection: Connection, delta: TableDelta, index: int, of: int) 
     part_keys = []
     for keys in delta.keys:
         table = TableName(_WHOLE, keys.kind, change.table.name)
-        # The key table of an append has one row, the start of the range: divide the range instead.
+        # The key table of an append has only one row, the start of the range of cursors. So
+        # divide the range.
         is_append = [match.operator for match in keys.matches] == [">="]
         if is_append and counts.inserted:
             part_keys.append(_fill_range(connection, keys, table, rows, index=index, of=of))

@@ -44,8 +44,8 @@ def comment(connection: Connection, table: TableName, comments: Mapping[str, str
 @contextmanager
 def atomic_path(path: Path) -> Generator[Path]:
     """Yield a path for an unfinished file; if the block succeeds, the file moves to `path`."""
-    # hyperd requires the suffix ".hyper". A fixed name is enough, because a lock guards each data
-    # source.
+    # hyperd requires the suffix ".hyper". A fixed name is enough: a refresh locks its data source,
+    # and `open_hyper` keeps other threads out.
     unfinished = path.absolute().with_name(f".{path.name}.unfinished.hyper")
     unfinished.unlink(missing_ok=True)
     unfinished.parent.mkdir(parents=True, exist_ok=True)

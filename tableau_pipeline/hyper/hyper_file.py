@@ -91,10 +91,11 @@ class HyperFile:
     Data may be anything with columns in Arrow's memory format: Arrow tables, record batch readers,
     and data frames of most libraries. Columns are matched by name, never by order.
 
-    Methods that take data raise an UnsupportedArrowTypeError, which names the column and its type.
-    They raise a HyperFileError if the table lacks a column of the data, or if one of its columns
-    would change a value. They also raise this error if the data lack a column of the key, or repeat
-    a key.
+    Methods that take data raise an UnsupportedArrowTypeError if Hyper cannot hold a type. All of
+    them except `create` raise a HyperFileError if the table lacks a column of the data. `insert`,
+    `update` and `upsert` also raise this error if a column of the table would change a value.
+    `update` and `upsert` also raise this error if the data lack a column of the key, or repeat a
+    key.
 
     Attributes:
         connection: the open connection, for SQL that no method covers.
@@ -170,7 +171,7 @@ class HyperFile:
             return self._update(table, scan, key)
 
     def upsert(self, table: TableName, data: ArrowStream, *, key: Sequence[str]) -> int:
-        """Update rows whose key exists, and insert the other rows; return the number of rows."""
+        """Update rows whose key exists, and insert the other rows; return how many were written."""
         with scanned(data) as scan:
             self._check(table, scan, key=key)
             self._check_values(table, scan)
@@ -253,8 +254,8 @@ class HyperFile:
             if name in besides or type_ == target or not _may_change(type_, target):
                 continue
             value = escape_name(name)
-            # Cast back to a wider type: rounding may move a large number beyond the range of its
-            # own type.
+            # Cast BIGINT back to a wider type, because rounding may move a large number beyond the
+            # range of BIGINT.
             back = "NUMERIC(38,0)" if type_ == "BIGINT" else type_
             found = self.connection.execute_list_query(
                 f"SELECT {value} FROM {scan.relation} source "  # noqa: S608

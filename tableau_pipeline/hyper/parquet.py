@@ -128,7 +128,7 @@ def row_text(columns: Sequence[Column]) -> str:
             # Encode bytes, because bytes may be invalid text.
             text = f"encode({value}, 'hex')"
         elif type_ in ("DOUBLE PRECISION", "REAL"):
-            # Give 0.0 and -0.0 the same text: hyperd stores one of them if a column has both.
+            # Give 0.0 and -0.0 the same text: hyperd stores only one of them if a column has both.
             text = f"CASE WHEN {value} = 0 THEN '0' ELSE {text} END"
         elif type_ == "TEXT":
             # Prefix the length of a text, because only a text may contain the separator, a

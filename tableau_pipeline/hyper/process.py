@@ -113,11 +113,11 @@ _running: dict[tuple[str, bool], Hyperd] = {}
 
 
 def hyper_process(*, memory_limit: str = "50%", telemetry: bool = False) -> Hyperd:
-    """Return the hyperd of this Python process; start it if none is running.
+    """Return this process's hyperd with the given settings; start it if it is not running.
 
-    All threads share one hyperd: each start takes about 0.1 s, and each hyperd may use memory up to
-    its limit. A damaged file can crash hyperd. After a crash, this function starts a new hyperd, so
-    call it before each piece of work. A call takes about 1 ms.
+    All threads share this hyperd: each start takes about 0.1 s, and each hyperd may use memory up
+    to its limit. A damaged file can crash hyperd. After a crash, this function starts a new hyperd,
+    so call it before each piece of work. A call takes about 1 ms.
 
     Args:
         memory_limit: an amount of memory such as "4g", or a share of the memory that this process

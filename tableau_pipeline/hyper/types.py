@@ -182,7 +182,7 @@ def comparable(one: str, other: str) -> bool:
 
 
 def file_version(columns: Iterable[Column]) -> int:
-    """Return the lowest format version for the columns, so that most products can open the file."""
+    """Return the lowest possible format version for the columns, which most products can open."""
     version = LOWEST
     for sql, _ in filter(None, (_rule_for(column.type) for column in columns)):
         # Version 2 stores decimals in 64 bits, so a decimal has at most 18 digits.
@@ -249,7 +249,7 @@ def plain_field(field: pa.Field) -> pa.Field:
 
 
 def arrow_sql_type(type_: pa.DataType) -> str:
-    """Return the SQL type for a type of `plain_field`."""
+    """Return the SQL type for an Arrow type that `plain_field` has chosen."""
     if pa.types.is_decimal128(type_):
         return f"NUMERIC({type_.precision},{type_.scale})"
     return _SQL_TYPES[type_]
@@ -304,8 +304,8 @@ def sql_type(type_: SqlType, collation: str | None = None) -> str:
     return _SQL_NAMES.get(name, name) + (f' COLLATE "{collation}"' if collation else "")
 
 
-# For each Hyper type, the Spark type to use in new models. Several Spark types may become the same
-# Hyper type.
+# For each Hyper type, the Spark type to use in new models. It is one of the Spark types that become
+# this Hyper type.
 _SPARK_TYPES = {hyper: spark.split("|")[-1] for spark, hyper, _ in _RULES}
 _SPARK_TYPES |= {"REAL": "float", "TIMESTAMPTZ": "timestamp"}
 

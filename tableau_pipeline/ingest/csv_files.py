@@ -51,8 +51,8 @@ class _Grammar:
         record = body + (r"\r(?!\n)" if end == "\r" else r"\r?+\n")
         self.options, self.end, self.record = options, end, re.compile(record, re.DOTALL)
         self.records = re.compile(_all_of(record), re.DOTALL)
-        # Three patterns: a record up to an error, a record that may continue, and a value up to its
-        # last quote.
+        # Three patterns: a record up to an error, a record that may continue, and a value in quotes
+        # without the closing quote.
         self.body = re.compile(body, re.DOTALL)
         self.open = re.compile(rf"{body}(?:{opened})?\Z", re.DOTALL)
         self.opened = re.compile(opened, re.DOTALL)
@@ -111,7 +111,7 @@ def prefetched(items: Iterator[_T]) -> Iterator[_T]:
 
 
 def csv_names(path: Path, options: ReadOptions, *, check_sep: bool) -> list[str]:
-    """Return the names of the columns in the first record; without a header, Spark's names.
+    """Return the names of the columns in the first record; without a header, `_c0`, `_c1` etc.
 
     Raises:
         FilesError: the file is empty, its separator seems wrong, or a name is repeated.
@@ -188,7 +188,7 @@ def _split(
 
     if not text.strip("\r\n"):
         return [pa.array([], pa.string()) for _ in names]
-    # Add a byte order mark, because Arrow removes one. A further mark in the file is text.
+    # Add a byte order mark for Arrow to remove. Otherwise, Arrow would remove a mark that is text.
     data = codecs.BOM_UTF8 + text.encode()
     read.block_size = len(data) + 1
     parse = pa_csv.ParseOptions(
@@ -231,7 +231,7 @@ def _chunk(block: _Block, columns: list[pa.Array], counts: dict[int, int], skipp
 
 
 def _declared_separator(path: Path, options: ReadOptions) -> ReadOptions | None:
-    """Return the options with the separator that the first line declares; None without one."""
+    """Return the options with the separator that the first line declares; None if it has none."""
     with open_text(path, options.encoding) as text:
         match = _SEPARATOR_LINE.fullmatch(text.readline(10))
     if not match:

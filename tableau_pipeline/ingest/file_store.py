@@ -13,7 +13,8 @@ from tableau_pipeline.outcome import Code
 from tableau_pipeline.snapshots.version_store import SnapshotStore, commit_parts
 from tableau_pipeline.snapshots.without_spark import check_columns, new_files, part_of
 
-# The partition key of earlier rows that were stored without one, such as by the mode `replace`.
+# The partition key for earlier rows that were stored without a key, for example by the mode
+# `replace`.
 _EARLIER_ROWS = "earlier rows"
 
 

@@ -41,7 +41,7 @@ def json_columns(paths: Sequence[Path], options: ReadOptions) -> Columns:
     problem = ""
     for path in paths:
         for objects, problems in _chunks(path, options):
-            # Keep only the first problem, for the error below: reading the rows reports them all.
+            # Keep only the first problem, for the error below: `json_chunks` yields all problems.
             problem = problem or "".join(f". {path.name}, {': '.join(p)}" for p in problems[:1])
             for name in {key for _, row in objects for key in row}:
                 texts = [_json(row[name]) for _, row in objects if row.get(name) is not None]
@@ -56,7 +56,7 @@ def json_columns(paths: Sequence[Path], options: ReadOptions) -> Columns:
 def json_chunks(
     path: Path, options: ReadOptions, columns: Sequence[Column], seen: set[str]
 ) -> Iterator[Chunk]:
-    """Yield the values of the columns as text; collect the names in the objects in `seen`."""
+    """Yield the values of the columns as text; add all names in the objects to `seen`."""
     for objects, problems in _chunks(path, options):
         seen.update(*(row for _, row in objects))
         arrays = []

@@ -267,8 +267,9 @@ def _encoding_of(path: Path, start: bytes, given: str | None) -> str:
             f"{path.name} begins with the byte order mark of {marked[0].removesuffix('-sig')}, so "
             f"it is not {given}: remove encoding",
         )
-    # If the mark is missing, Python would assume the byte order of this machine. In practice, text
-    # in UTF-8 has no zero bytes. In UTF-16 and UTF-32, every Latin letter has zero bytes.
+    # Refuse UTF-16 and UTF-32 without a mark, because Python would assume the byte order of this
+    # machine. If no encoding is set, recognize them by zero bytes: Latin letters have zero bytes in
+    # UTF-16 and UTF-32, but not in UTF-8.
     if not marked and (given in ("utf-16", "utf-32") or (not given and b"\0" in start)):
         likely = "UTF-16BE" if start[:1] == b"\0" else "UTF-16LE"
         raise FilesError(

@@ -62,7 +62,7 @@ class FilePublication:
         self.declaration()
 
     def declaration(self) -> Declaration:
-        """Return the declaration of the data source; its key differs from every declared key."""
+        """Return the declaration; its key differs from the key of every data source in YAML."""
         # Add a hash to the key. Otherwise, two names might share a key if they differ only in
         # special characters or in their projects.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]

@@ -22,8 +22,8 @@ from tableau_pipeline.ingest.rows import Rows, read_rows
 from tableau_pipeline.snapshots.write import exact_path
 
 _LOG = logging.getLogger(__name__)
-# The rows of each frame that `read_files` has returned. A model that changes the rows makes a new
-# frame, which has no entry.
+# The rows of each frame that `read_files` has read from CSV or JSON. A model that changes the rows
+# makes a new frame, which has no entry.
 _ROWS = WeakKeyDictionary[DataFrame, Rows]()
 
 
@@ -53,9 +53,9 @@ def read_files(
         reader: options such as {"sep": ";", "decimal": ","}; docs/reference/files.md lists them.
         bad_rows: what to do if rows do not fit the columns: refuse all rows, or drop the bad rows
             with a warning.
-        folder: the folder for the Parquet files with the rows of CSV and JSON, until this process
-            ends. Every executor must be able to read it. The default is the system's folder for
-            temporary files.
+        folder: the folder for the Parquet files that this function writes, which exist until this
+            process ends. Every executor must be able to read these files. The default is the
+            system's folder for temporary files.
 
     Raises:
         RefusedError: a file cannot be read, or rows do not fit the columns. The message names the
@@ -78,7 +78,7 @@ def read_files(
 
 
 def rows_of(frame: DataFrame) -> Rows | None:
-    """Return the rows of a frame that `read_files` has returned; None for any other frame."""
+    """Return the rows of a frame that `read_files` has read from CSV or JSON; None for others."""
     return _ROWS.get(frame)
 
 

@@ -129,11 +129,12 @@ class Guess:
     def __init__(self, options: ReadOptions) -> None:
         self._options, self._empty = options, True
         numbers = ["int", "bigint", "double"]
-        # Try the user's own formats first, then numbers: a date in yyyyMMdd has only digits.
+        # Try the user's own formats before numbers, because a date in yyyyMMdd also is a number.
         times = {"date": options.date_format, "timestamp": options.timestamp_format}
         formats = [type_ for type_, pattern in times.items() if pattern]
         self._left = [*formats, *numbers, *times, "boolean", "string"]
-        # If all values fit the second type of a pair, they fit the first type, too.
+        # If all values fit the second type of a pair, they fit the first type, too. So the first
+        # type needs no test.
         self._implied = {"bigint": "int", "double": "int"}
         if not formats:
             self._implied["timestamp"] = "date"
@@ -175,7 +176,7 @@ def _matching(texts: pa.Array, pattern: str) -> pa.Array:
 
 def _numbers(texts: pa.Array, type_: str, options: ReadOptions, *, as_written: bool) -> pa.Array:
     thousands, decimal = re.escape(options.thousands), re.escape(options.decimal)
-    # If `as_written`, refuse codes such as 007, +49 and 12E4: programs do not write numbers so.
+    # If `as_written`, refuse codes such as 007, +49 and 12E4: programs write numbers differently.
     sign, first, least = ("-?", "[1-9]", "+") if as_written else ("[+-]?", "[0-9]", "*")
     exponent = "[eE][+-][0-9]+" if as_written else "[eE][+-]?[0-9]{1,4}"
     # Each group after the first has three digits. The first group does not begin with zero: if a
@@ -272,7 +273,7 @@ def _instants(texts: pa.Array) -> pa.Array:
 
 
 def _as_iso(texts: pa.Array, pattern: str) -> pa.Array:
-    """Convert texts in a format of Java's DateTimeFormatter to ISO 8601; others become NULL."""
+    """Convert texts in a format of Java's DateTimeFormatter to ISO 8601; other texts to NULL."""
     expression, letters = _time_pattern(pattern)
     groups = call_arrow("extract_regex", texts, rf"(?i)\A(?:{expression})\z")
     parts = dict(zip(letters, groups.flatten(), strict=True))

@@ -41,7 +41,7 @@ def test_each_row(spark: str, hyper: str, tableau: str, notes: str):
 
 
 def test_every_type_has_a_row():
-    """Prevents: no page names a type that the pipeline supports."""
+    """Prevents: the page lacks a type that the pipeline supports."""
     patterns = [re.compile(spark, re.IGNORECASE) for spark, *_ in _RULES]
     assert all(any(each.fullmatch(row[0]) for row in ROWS) for each in patterns)
 

@@ -242,7 +242,7 @@ def test_what_a_pattern_passes_over(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_a_model_that_returns_the_rows_of_a_file(
     spark: SparkSession, tmp_path: Path, *, changes: bool
 ):
-    """Prevents: Spark writes the rows of a file again, or a model loses its changes or comments."""
+    """Prevents: Spark rewrites unchanged rows, or a model's changes or column comments are lost."""
     path = tmp_path / "a.csv"
     path.write_text("id,v\n1,a\n2,\n", "utf-8")
 

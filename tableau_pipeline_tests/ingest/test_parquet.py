@@ -1,4 +1,4 @@
-"""Parquet of other writers: values arrive unchanged, or a refusal names file and column."""
+"""Parquet not written by Spark: values arrive unchanged, or a refusal names file and column."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -74,7 +74,7 @@ def test_types_of_java(
     stored: list[bytes | None],
     values: list[Any],
 ):
-    """Prevents: decimals of Avro, or UUIDs, cause a Spark error without file or column."""
+    """Prevents: Avro's decimals or UUIDs cause a Spark error that names neither file nor column."""
     path = writer.write(tmp_path / "x.parquet", column, *stored)
     assert rows(spark, path) == values
 
@@ -143,10 +143,10 @@ OPTIONS = {
 
 @st.composite
 def columns(draw: st.DrawFn, count: int) -> tuple[pa.Array, list[Any], bool]:
-    """A column, its values as Spark must return them, and whether the reader must refuse it."""
+    """A column, its values in Python, and whether the reader must refuse the column."""
     leaf = draw(st.sampled_from([*LEAVES]))
     form = draw(st.sampled_from(["plain", "plain", "list", "large list", "struct", "map"]))
-    # Arrow makes no nested arrays of these types.
+    # pa.array() cannot build nested arrays of UUIDs or dictionaries from Python values.
     if form != "plain" and (leaf == pa.uuid() or isinstance(leaf, pa.DictionaryType)):
         leaf = pa.string()
     one = st.none() | LEAVES[leaf]

