@@ -62,7 +62,7 @@ class FilePublication:
         self.declaration()
 
     def declaration(self) -> Declaration:
-        """Return the declaration; its key differs from the key of every data source in YAML."""
+        """Return the declaration; its key differs from all default keys, which contain no "/"."""
         # Add a hash to the key. Otherwise, two names might share a key if they differ only in
         # special characters or in their projects.
         place = hashlib.sha256(f"{self.project}/{self.name}".encode()).hexdigest()[:8]
