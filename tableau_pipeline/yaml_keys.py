@@ -1,4 +1,4 @@
-"""Define a decorator for frozen dataclasses that can also be written in YAML.
+"""Define `keyed`, a decorator for frozen dataclasses whose objects can be written in YAML.
 
 Errors point at the wrong key.
 """
@@ -31,7 +31,7 @@ _RENAMED = MappingProxyType({"rebase": "republish", "columns": "contract"})
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field,))
 def keyed(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass that can also be read from a mapping.
+    """Make a class a frozen dataclass whose objects can also be read from a mapping.
 
     In YAML, the key of a field is the `validation_alias`, or else the name of the field. A field of
     type `SkipJsonSchema` has no key. An unknown key is an error, whose message lists the known
@@ -40,8 +40,7 @@ def keyed(cls: type[T]) -> type[T]:
     of_keys: Any = classmethod(_of_keys)
     # Set the validator as an attribute of the class, because pydantic looks for validators there.
     setattr(cls, "_of_keys", model_validator(mode="wrap")(of_keys))  # noqa: B010
-    # Hide inputs in pydantic's errors, because inputs may be secrets. Some of our own messages name
-    # the value.
+    # Hide inputs in pydantic's errors, because inputs may be secrets.
     config = ConfigDict(
         extra="forbid", validate_by_alias=True, validate_by_name=True, hide_input_in_errors=True
     )

@@ -1,6 +1,6 @@
-"""Reconcile the published rows with the models.
+"""Reconcile: compare the published rows with the rows of the models.
 
-The server counts the rows, or the published file is downloaded and read.
+Either the server counts the published rows, or this module downloads and reads the published file.
 """
 
 import logging
@@ -29,7 +29,7 @@ from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.effects import Likeness
 from tableau_pipeline.rendering import megabytes
 
-# How many bytes of each hash are summed: few enough that the sum over all rows is exact.
+# Add up only this many bytes of each row's hash: few enough that the sum over all rows is exact.
 _BYTES = 6
 # How many seconds to wait before a second count. The first count may come from a cache of the
 # server that still had the former rows.
@@ -47,7 +47,8 @@ class Reconciliation:
 
     Attributes:
         problem: the differences, in words; None if no difference was found.
-        skipped: why nothing was compared; None if something was compared.
+        skipped: why the required comparison was not made; None if it was made. If the values were
+            required, the rows may still have been counted.
         by: for each table, "server" if the server counted its rows, or "download" if we counted
             them in the downloaded file.
         rows: for each table, the number of published rows.
@@ -83,7 +84,10 @@ class ReconciliationError(RefreshError):
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Compares published data with models."""
+    """Compares published data with models.
+
+    A checkpoint, the record of a refresh, names the version of each model that was published.
+    """
 
     declaration: Declaration
     snapshots: Snapshots
@@ -97,8 +101,8 @@ class Reconciler:
         if self.declaration.reconcile is None:
             return Reconciliation(skipped=_NEVER)
         rule, reconciliation, reasons = self._rule, Reconciliation(), []
-        # To compare values, first try to read the file. If that fails, let the server count the
-        # rows: the count still finds lost rows.
+        # To compare values, first try to read the published file. If the file cannot be read, let
+        # the server count the rows: the count still finds lost rows.
         ways = (
             [self._compare_download, self._count_on_server]
             if rule.checksums
@@ -128,7 +132,10 @@ class Reconciler:
         return self._compare_download(checkpoint, remote, values=True)
 
     def likeness(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Likeness:
-        """Compare the published rows with a checkpoint: by values or, if necessary, by counts."""
+        """Compare the published rows with a checkpoint by values, or if that fails, by counts.
+
+        Return None if neither comparison is possible, or if the declaration has `reconcile: never`.
+        """
         reconciliation = self.compare_rows(checkpoint, remote)
         by_values = not reconciliation.skipped
         if reconciliation.skipped and self.declaration.reconcile and self._rule.by != "download":
@@ -140,7 +147,7 @@ class Reconciler:
         return "equal" if by_values else "counts"
 
     def audit(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
-        """Compare the values if the file can be read; otherwise, compare as after a refresh."""
+        """Compare the values if the published file can be read; otherwise, see `compare`."""
         reconciliation = self.compare_rows(checkpoint, remote)
         if not reconciliation.skipped:
             return reconciliation
@@ -148,14 +155,14 @@ class Reconciler:
         return replace(self.compare(checkpoint, remote), note=note)
 
     def count(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
-        """Return the number of published rows by declared table; None if they cannot be counted."""
+        """Return the number of published rows of each declared table; None if counting fails."""
         names = {
             self.declaration.published_name(table.name): table.name
             for table in self.declaration.tables
         }
         try:
             try:
-                # Ask the server for the size of the file, because no checkpoint is given.
+                # Without a checkpoint, our records lack the size of the file: ask the server.
                 with self._open_published(remote, self._rule, size=None) as connection:
                     tables = extract_tables(connection)
                     counts = {table.name.unescaped: rows_in(connection, table) for table in tables}
@@ -173,11 +180,11 @@ class Reconciler:
     def _count_on_server(self, checkpoint: Checkpoint, remote: RemoteDatasource) -> Reconciliation:
         """Compare the server's counts of rows with a checkpoint.
 
-        If a count differs, the server counts that table again. If the second count differs, too,
-        the published file is read, and decides.
+        If a count differs, the server counts the rows of this table again. If the second count
+        differs, too, the rows in the published file decide, if the file can be read.
         """
-        # Let the server count the values of a key column, if there is one. A count skips NULLs, and
-        # we checked before the publish that keys have none.
+        # The server counts the values of a column, without NULLs. So let it count a key column, if
+        # the table has a key: we checked before the publish that keys have no NULLs.
         keys = {edge.one: edge.key[0] for edge in self.declaration.relationships}
         keys |= {name: table.key[0] for name, table in checkpoint.tables.items() if table.key}
         names = {checkpoint.target(name).name.unescaped: name for name in checkpoint.tables}
@@ -202,8 +209,8 @@ class Reconciler:
         )
         if not problem:
             return reconciliation
-        # The server's counts may lack rows because of filters, caches and rights. So a refresh does
-        # not fail because of a count alone if the file can be read.
+        # The server may count too few rows, because of filters, caches and rights. So a refresh
+        # fails because of a count only if the file cannot be read.
         self.log.warning("%s. Now the published file decides", problem)
         read = self._compare_download(checkpoint, remote)
         if not read.skipped:
@@ -289,7 +296,7 @@ def compare(
             columns. Otherwise, compare only the numbers of rows.
 
     Raises:
-        RefreshError: the snapshot of a model is gone, so nothing can be compared.
+        RefreshError: the snapshot of a model is gone, so the values cannot be compared.
     """
     problems: list[str] = []
     counts = {}
@@ -353,7 +360,7 @@ def _same_rows(
 
 
 def extract_tables(connection: Connection) -> set[TableName]:
-    """Return the tables in the extract schema of an open file."""
+    """Return the tables in the schema "Extract" of an open file."""
     return {
         TableName(EXTRACT_SCHEMA, table.name)
         for table in table_names(connection)

@@ -1,17 +1,18 @@
 """Find out the outcomes of requests of earlier refreshes.
 
-Before each request that publishes or updates rows, a refresh stores an intent in the journal. It
-adds the id of the server's job as soon as it knows the id. If the process dies before it stores the
-outcome, the next refresh of the data source finds an open intent. `recover` never repeats the
-request of an open intent:
+Before each request that publishes or updates rows, a refresh stores an intent in the journal: the
+description of the request. The refresh adds the id of the server's job as soon as it knows the id.
+If the process dies before it stores the outcome, the next refresh of the data source finds an open
+intent, which is an intent without an outcome. `recover` never repeats the request of an open
+intent:
 
 * If the id of the job is known, `recover` waits for the job's end. If the job succeeded, the server
-  should have the rows of the intent; `observe` confirms this by time stamp or by rows. If the job
-  was cancelled or failed, the data source is unchanged. After a cancelled job, the refresh plans
-  the change again. After a failed job, the refresh publishes in full, as the same update would
-  probably fail again.
+  should have the rows that the intent describes; `observe` confirms this by time stamp or by rows.
+  If the job was cancelled or failed, the data source is unchanged. After a cancelled job, the
+  refresh plans the change again. After a failed job, the refresh publishes in full, because the
+  same update would probably fail again.
 * If no id is known, an update succeeded if the server has the rows of the update. Otherwise, the
-  refresh sends nothing while the job of the lost request may still run. If the server lists jobs,
+  refresh sends nothing while the job of the request may still run. If the server lists jobs,
   `recover` looks for the job as long as a gateway may still hold the request, and waits for the end
   of the job. If the server does not list jobs, `recover` raises an error until the time limits of
   jobs have passed. After the limits, the rows on the server count as unknown.
@@ -53,7 +54,7 @@ def recover(history: History, sender: Sender | None, effects: Effects | None) ->
 def _observed(intent: Intent, effects: Effects) -> Intent:
     """Return an open intent with its outcome, if one look at the server shows the outcome.
 
-    If the intent stays open, the plan treats its request as lost.
+    If the intent stays open, the plan treats its outcome as unknown.
     """
     job = effects.server.job(intent.job_id) if intent.job_id else NoJob.HIDDEN
     outcome, note = (job.outcome, job.notes) if isinstance(job, Job) else (None, "")
@@ -78,7 +79,7 @@ def _took_effect(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
 
 
 def _takes_effect_soon(intent: Intent, job: Job | NoJob, sender: Sender) -> bool:
-    """Whether the effect shows in the data source within the time that an update may need."""
+    """Whether the data source shows the effect of a request within `timeouts.timestamp`."""
     jobs = sender.jobs
     until = jobs.server.now() + timedelta(seconds=jobs.timeouts.timestamp)
     for pause in jobs.pauses():
@@ -97,7 +98,7 @@ def _is_job_over(intent: Intent, job: Job | NoJob, effects: Effects) -> bool:
 
 
 def _settled(intent: Intent, sender: Sender) -> Intent:
-    """Wait for the outcome of an open intent, and record the outcome, even if it stays unknown."""
+    """Wait for the outcome of an open intent, and record it; if none can be found, record LOST."""
     jobs, outcome, note = sender.jobs, Outcome.LOST, "its outcome cannot be determined"
     is_deduced = False
     job = jobs.wait(intent.job_id) if intent.job_id else NoJob.HIDDEN
@@ -121,14 +122,15 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
     jobs = sender.jobs
     seconds = jobs.timeouts.queue + jobs.timeouts.job
     until = intent.recorded_at + timedelta(seconds=seconds)
-    # The list lacks a request that a gateway still holds, and may hand on for the server to queue.
+    # A gateway may still hold the request, and hand it on later. Until then, the server has no job
+    # to list.
     arrived = intent.recorded_at + timedelta(seconds=min(jobs.timeouts.arrival, seconds))
     remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
     # List jobs by both names of the data source, because another user may have renamed it.
     for name in {intent.name, remote.name if remote else intent.name}:
         for pause in jobs.pauses():
-            # Cut off fractions of seconds like the server, or our job would seem older than the
-            # request.
+            # The server's times have no fractions of seconds. Cut the fractions off here, too:
+            # otherwise, our job would seem older than the request.
             jobs_by_name = jobs.server.jobs(
                 name=name,
                 since=intent.recorded_at.replace(microsecond=0),
@@ -146,8 +148,8 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
                 )
             unfinished = [job for job in jobs_by_name if job.outcome is None]
             for job in unfinished:
-                # `wait` may cancel a job that takes too long. So call it only for a job that is
-                # certainly ours.
+                # `wait` may cancel a job that takes too long. So do not call `wait` for a job of an
+                # unknown kind, which may not be ours.
                 if job.kind:
                     jobs.wait(job.id)
             if not unfinished:

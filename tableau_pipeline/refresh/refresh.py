@@ -14,12 +14,13 @@ request completely or not at all.
   It adds the outcome as soon as it knows the outcome. Renames, tags and other properties need no
   intent: the next refresh compares them with the declaration, and sets them again.
 * The next refresh opens the models and a session, and then calls `recover`, which finds the outcome
-  of each open intent. (While a person holds the data source at an earlier version, only a rollback
-  calls `recover`.) `recover` asks for the job. If the id of the job was lost with the answer,
-  `recover` looks for the rows, and for jobs of this data source. It waits until the job has ended,
-  or until the time limits of jobs have passed. So no earlier request can take effect after a later
-  request. A user who may not see jobs gets an error until the limits have passed. `recover` never
-  repeats a request: the next plan compares the models with the rows that are published by then.
+  of each intent without an outcome. (While a person holds the data source at an earlier version,
+  only a rollback calls `recover`.) `recover` asks for the job. If the id of the job was lost with
+  the answer, `recover` looks for the rows, and for jobs of this data source. It waits until the job
+  has ended, or until the time limits of jobs have passed. So no earlier request can take effect
+  after a later request. A user who may not see jobs gets an error until the limits have passed.
+  `recover` never repeats a request: the next plan compares the models with the rows that are
+  published by then.
 * If an outcome stays unknown, or another user may have changed the data source, the journal records
   a `Distrust` with the reason. No update builds on distrusted rows. Instead, this refresh or the
   next refresh publishes a whole file, which replaces all rows, no matter which requests took
@@ -64,8 +65,8 @@ from tableau_pipeline.refresh.timing import phase
 # The log line of each decision.
 DECISION = "Decision: %s. Reason: %s"
 _DEFAULT_OPTIONS = Options()
-# A rollback removes newer rows and columns on purpose. It publishes versions that were accepted
-# before.
+# A rollback accepts these refusals by itself: it removes newer rows and columns on purpose, and an
+# earlier refresh has already published its versions.
 _ROLLBACK_ACCEPTS = frozenset(
     {Accept.SHRINK, Accept.CHANGE, Accept.SCHEMA, Accept.CHECKS, Accept.METADATA}
 )
@@ -131,11 +132,12 @@ def refresh(setup: Setup, options: Options = _DEFAULT_OPTIONS) -> Refreshed:
 
 
 def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | Planned:
-    """Publish again what an earlier refresh published, and hold the data source there.
+    """Publish again what an earlier refresh published, and hold the data source at this version.
 
     A rollback is a refresh with earlier versions of the models, which accepts the loss of rows and
-    columns. The data source is held even if the outcome is unknown after an error. Without the
-    hold, the next refresh would publish the newest rows again.
+    columns. Until a person ends the hold, refreshes change nothing. Without the hold, the next
+    refresh would publish the newest rows again. So the hold stays even if the outcome is unknown
+    after an error.
 
     Args:
         hold: the hold to put on the data source, with the number of the earlier refresh.
@@ -157,9 +159,9 @@ def rollback(setup: Setup, hold: Hold, *, dry_run: bool = False) -> Refreshed | 
         try:
             return _refresh(phases)
         except RefusedError:
-            # Keep the hold in two cases. It may belong to a later rollback, which has overtaken
-            # this one. Or a first attempt may have changed something, before the second attempt was
-            # refused.
+            # Keep the hold in two cases. A later rollback may have overtaken this rollback, and
+            # have put the hold. Or the first attempt may have changed something before the second
+            # attempt was refused.
             if not (phases.claim.may_be_overtaken() or phases.sender.done):
                 if before:
                     put_hold(place, key, before)
@@ -187,7 +189,7 @@ def _version(setup: Setup, number: int) -> Checkpoint:
 
 
 def _refresh(phases: "_Phases") -> Refreshed:
-    """Carry out a plan; if the data source changes in the meantime, plan and try once more."""
+    """Carry out a plan; if the data source changes meanwhile or an update fails, plan once more."""
     setup = phases.setup
     recovered = phases.recover()
     for is_last in (False, True):
@@ -272,7 +274,7 @@ def _within_limits(setup: Setup, planner: Planner, recovered: Recovered) -> Plan
 
 
 def _advised(planned: Planned, options: Options) -> Planned:
-    """Return a plan whose refusal, if it is one, has advice that helps."""
+    """Return a plan; if it refuses a rollback, replace the remedies that a rollback cannot use."""
     if options.to and isinstance(planned.plan, Refuse):
         return replace(planned, plan=Refuse((*map(_of_a_rollback, planned.plan.refusals),)))
     return planned
@@ -333,8 +335,8 @@ class _Phases:
     """The phases of a refresh that has claimed its data source.
 
     Attributes:
-        moves: phrases for how all attempts changed the name and project of the data source; the
-            keys are "rename" and "move".
+        moves: phrases that say how the refresh changed the name and the project, over all its
+            attempts; the keys are "rename" and "move".
         warnings: the warnings of all attempts.
         refused_others: whether the server refused an update because another user owns the data
             source.
@@ -361,7 +363,7 @@ class _Phases:
         doubt = recovered.distrust
         if self.sender.accepted and doubt and doubt.code is not Doubt.FAILED:
             # Check no limits again: the first attempt was within the limits, and this attempt only
-            # repairs it.
+            # repairs what the first attempt left.
             planned = _advised(self.planner.plan(recovered), self.planner.options)
         else:
             planned = _within_limits(self.setup, self.planner, recovered)
@@ -422,8 +424,9 @@ class _Phases:
     def _prove(self, sent: Sent) -> Sent:
         """Turn distrust into a warning if the published rows equal the sent rows.
 
-        Equal rows prove that no other user has changed them. But if the sent file has metadata that
-        were not found on the server, the publish may have changed another data source.
+        Equal rows prove that no other user has changed them. But the distrust stays if the metadata
+        in the sent file were not found on the server: the publish may have changed another data
+        source.
         """
         if not (sent.intent and sent.distrust and sent.reached):
             return sent
@@ -451,7 +454,7 @@ class _Phases:
     def set_properties(
         self, planned: Planned, sent: Sent, reconciliation: Reconciliation | None
     ) -> PropertiesSet | None:
-        """Set the declared properties; return None if none are or were declared."""
+        """Set the declared properties; return None if no property is, or was, declared."""
         if sent.reached is None:
             return None
         is_known = not (reconciliation.skipped if reconciliation else sent.reached.unreconciled)
@@ -476,15 +479,15 @@ class _Phases:
         reconciliation: Reconciliation | None,
         properties: PropertiesSet | None,
     ) -> Checkpoint:
-        """Add the findings of this refresh to its checkpoint, and close the claim with it."""
+        """Store the checkpoint with the findings of this refresh, and end the claim."""
         if sent.reached is None:
             raise ValueError("a refresh ends with a checkpoint")
         reached, declaration, now = sent.reached, self.setup.declaration, self.setup.now
         distrust = sent.distrust or (properties.distrust if properties else None)
         fields: dict[str, object] = {
             "distrust": distrust,
-            # By now, adopted metadata were confirmed and the owner restored, or the user was
-            # warned: clear both fields.
+            # By now, this refresh has confirmed the metadata of a data source that we took over,
+            # and has restored the owner, or else has warned the user: clear both fields.
             "adopted": None,
             "owner": None,
             "held": self._known_metadata(planned, sent, distrust),
@@ -515,7 +518,7 @@ class _Phases:
     def _known_metadata(
         self, planned: Planned, sent: Sent, distrust: Distrust | None
     ) -> ServerTds | None:
-        """Return the metadata on the server; None if the next refresh must read them again."""
+        """Return a record of the server's metadata; None if the next refresh must read them."""
         metadata = planned.base.metadata
         if isinstance(planned.plan, Publish):
             metadata = sent.metadata
@@ -569,7 +572,7 @@ def _claimed_phases(setup: Setup, options: Options) -> Generator[_Phases]:
     with ExitStack() as stack:
         claim = stack.enter_context(claiming)
         if options.to is None:
-            # Check for a hold only now: with the claim, no rollback can be running.
+            # Check for a hold only now: before the claim, a rollback could still add a hold.
             check_not_held(setup.journal)
         builder = stack.enter_context(newest_models(setup))
         site = stack.enter_context(setup.server())

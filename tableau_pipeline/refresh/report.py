@@ -25,11 +25,11 @@ class Refreshed:
         extract: the file that was built, see `Delivery.deliver`; None if no file was built.
         reconciliation: how the published data compares with the models; None if nothing was
             compared.
-        uploaded: the size in bytes of each file that was sent. The first publish with declared
-            metadata sends two files: the second file sets the metadata in the `.tds` that the
-            server made of the first file.
-        moves: phrases for how all attempts changed the name and project; the keys are "rename" and
-            "move".
+        uploaded: the size in bytes of each file that the last attempt sent. The first publish with
+            declared metadata sends two files: the second file sets the metadata in the `.tds` that
+            the server made from the first file.
+        moves: phrases that say how the refresh changed the name and the project, over all its
+            attempts; the keys are "rename" and "move".
         merged: the merge with the metadata on the server; None if there was no metadata to keep or
             set.
         warnings: sentences that a user should read, although the refresh succeeded.
@@ -55,7 +55,7 @@ class Refreshed:
 
     @property
     def sent(self) -> int:
-        """The total size of all sent files, in bytes."""
+        """The total size of the files in `uploaded`, in bytes."""
         return sum(self.uploaded)
 
     @property
@@ -80,7 +80,7 @@ class Refreshed:
 
     @property
     def before(self) -> Mapping[str, int]:
-        """The number of rows that each table had before the refresh; empty if it is not known."""
+        """The number of rows that each table had before the refresh; {} if this is not known."""
         return self.planned.base.rows or {}
 
     @property
@@ -106,7 +106,7 @@ class Audited:
     """The result of an audit.
 
     Attributes:
-        checkpoint: the checkpoint of the last refresh; None if there was no refresh.
+        checkpoint: the checkpoint, the record of the last refresh; None if there was no refresh.
         reconciliation: how the published rows compare with `checkpoint`; None if we do not know
             which rows should be published.
     """

@@ -24,8 +24,8 @@ from tableau_pipeline.publishing.packages import published_file
 from tableau_pipeline.publishing.site import TableauSite
 from tableau_pipeline.refresh.setup import Setup, newest_models
 
-# A column name that no model can use. When rows are compared by key, the column marks which sides
-# have the row. When whole rows are compared, it has the hash of the row.
+# A column name that no model can use. When rows are compared by key, the column shows which sides
+# (published, model) have the row. When whole rows are compared, the column has the hash of the row.
 _IS_THERE = _HASH = escape_name(ROW_HASH)
 
 
@@ -36,10 +36,11 @@ class Differences:
     Attributes:
         key: the columns by which published rows were paired with rows of the model; () if whole
             rows were compared.
-        both: the number of rows that both sides have: rows with equal keys. If whole rows were
-            compared, rows with equal values.
+        both: the number of rows that are both published and in the model. By key, these are the
+            pairs of rows with equal keys; without a key, the rows with equal values.
         equal: the number of rows in `both` whose values are all equal.
-        columns: for each column outside the key, the number of pairs that differ in it.
+        columns: for each column outside the key, the number of pairs that differ in it; {} if whole
+            rows were compared.
         samples: for each column, some of the pairs that differ in it. A sample has the key, the
             published value and the value of the model.
     """
@@ -83,7 +84,8 @@ def table_differences(
 
     Args:
         key: the columns that identify a row; () to compare whole rows. Whole rows are also compared
-            if a key repeats on either side, or if one side lacks a column of the key.
+            if a key repeats on either side, or if a column of the key is missing on one side or has
+            different types.
         samples: how many differing rows to return for each column that differs.
         progress: a function to call with the finished share, from 0 to 1.
 
@@ -141,7 +143,7 @@ class _Sides:
     def compared(
         self, rows: tuple[int, int], memory: int, progress: Callable[[float], None]
     ) -> tuple[Differences, int]:
-        """Compare in as few slices as memory allows; return the differences and the slice count."""
+        """Compare in slices, as few as memory allows; return differences and number of slices."""
         count = self._by_key if self.key else self._by_whole_rows
 
         def compare(slices: int) -> tuple[list[list[int]], int]:
@@ -297,7 +299,8 @@ def _find_published(
 def _table_in_file(target: TableName, existing: Sequence[TableName]) -> TableName:
     """Return the name that a table has in the published file.
 
-    Files of other publishers have other schemas, such as "public".
+    Files of other publishers have other schemas, such as "public". So if the file lacks the full
+    name, look for the table in every schema, and otherwise take the only table of the file.
     """
     named = [table for table in existing if table.name == target.name]
     if target in existing or not existing:

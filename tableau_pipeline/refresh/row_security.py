@@ -1,8 +1,8 @@
 """Row-level security: a refresh publishes rows only together with the filters that people made.
 
-An update changes only rows, and so keeps the filters. A publish sends the server's filters back in
-its `.tds`, or is refused. With `guarded: true`, a data source has no rows until a person has made a
-filter.
+These filters decide which rows a user sees. An update changes only rows, and so keeps the filters.
+A publish sends the server's filters back in its `.tds`, or is refused. With `guarded: true`, a data
+source has no rows until a person has made a filter.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _AnyPlan = TypeVar("_AnyPlan", bound=Plan | Changed)
 
 
 def secured(plan: _AnyPlan, facts: Facts) -> _AnyPlan | Publish | Refuse:
-    """Return a plan that keeps the filters of rows; a refusal if they would be lost."""
+    """Return the plan, or a plan that keeps the row filters; a refusal if filters would be lost."""
     if isinstance(plan, Refuse):
         return plan
     if refusal := _gone(plan, facts):
@@ -43,7 +43,7 @@ def holds_rows_back(declaration: Declaration, base: Base) -> bool:
 
 
 def without_rows(base: Base, declaration: Declaration) -> Base:
-    """Return the base with a warning that the data source has no rows yet."""
+    """Return the base, the observed state, with a warning that the data source has no rows yet."""
     warning = (
         f'"{declaration.name}" has no rows yet (guarded: true): the next refresh publishes them '
         "once somebody has made a data source filter, a user filter, or a field with a user "
@@ -102,7 +102,7 @@ def filters_gone(base: Base) -> list[str]:
 
 
 def check_filters_kept(base: Base, held: Metadata, *, name: str) -> None:
-    """Check, after a publish, that the server still has its former filters.
+    """Check, after a publish, that the data source still has its former filters.
 
     Raises:
         RefreshError: a filter is missing.

@@ -21,8 +21,8 @@ class Published(Frozen):
     """The state that a plan builds on: the data source on the server, and our record of its rows.
 
     Attributes:
-        updated_at: the server's time stamp. This and `revision` are None if the server was not
-            asked.
+        updated_at: the server's time stamp. If the server was not asked, this, `luid` and
+            `revision` are None.
         tables: the published content of each table; None if it is not known.
     """
 
@@ -40,7 +40,8 @@ class SavedPlan(PlanEntry):
         kind: what the refresh does. If the refresh publishes, `mode` is the publish mode.
         moves: "rename" if the refresh renames the data source, "move" if it moves the data source.
         rows: how many rows an update deletes and inserts in each table.
-        tables: the content to publish: versions of models, and cutoffs.
+        tables: the content to publish: versions of models, and cutoffs below which rows are left
+            out.
         base: the published state; None if the data source does not exist.
         full, metadata_only, accept: see `Options`.
     """

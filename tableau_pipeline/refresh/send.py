@@ -48,14 +48,14 @@ class Sent:
     """The result of the requests for one decision.
 
     Attributes:
-        reached: the checkpoint that the requests reached; None if no update can build on the
-            result.
-        intent: the recorded intent of the last request; None if nothing had to be sent.
+        reached: the checkpoint, which records the data source after the requests; None if no update
+            can build on the result.
+        intent: the intent, our record of the last request; None if nothing had to be sent.
         distrust: why another user may have changed the data source, too; None if only we changed
             it.
         warnings: sentences that a user should read, although the requests succeeded.
-        metadata: the metadata on the server, if a sent file replaced them, and if they were read
-            afterwards.
+        metadata: the metadata on the server, if a sent file replaced them and they were read
+            afterwards; otherwise None.
         merged: the metadata in the sent file; None if the server made or kept the metadata.
     """
 
@@ -123,7 +123,7 @@ def _no_refusal(doing: str) -> Generator[None]:
 
 @dataclass
 class Sender:
-    """Sends the requests of one refresh, which has claimed the data source.
+    """Sends the requests of one refresh. Its claim keeps other refreshes from sending meanwhile.
 
     Attributes:
         tags: the tags that mark the data source as ours.
@@ -215,7 +215,7 @@ class Sender:
         This raises the errors of `publish` and of `TableauSite.update`.
 
         Args:
-            batch: the actions on the tables in `payload`, as JSON.
+            batch: the actions on the published tables, as JSON; the source tables are in `payload`.
             target: the checkpoint that the update leads to; None if no update can build on the
                 result. Then `distrust` has the reason.
         """
@@ -273,8 +273,8 @@ class Sender:
         actions: str = "",
     ) -> Sent:
         """Record the intent, check that nothing changed, send the request and wait for its job."""
-        # Store the intent first, which also checks the claim. So if another refresh claims the data
-        # source after the check, it finds the intent.
+        # Store the intent first; storing checks that we have the claim. So if another refresh
+        # claims the data source after this check, the other refresh finds the intent.
         self._store(intent)
         try:
             self._check_unchanged(intent, before)
@@ -282,7 +282,7 @@ class Sender:
             # begun: check the claim again.
             self.claim.check_fence()
         except BaseException:
-            # Do not leave the intent open: the next run would wait for a job that does not exist.
+            # Record an outcome: otherwise, the next run would wait for a job that does not exist.
             self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise
         with phase(self.seconds, "job"):
@@ -296,7 +296,7 @@ class Sender:
                 self._record(intent, outcome=Outcome.REFUSED, note=str(error))
                 raise
             except UnreachableError as error:
-                # Leave the intent open, because the server may have received the request.
+                # Record no outcome, because the server may have received the request.
                 raise UnknownOutcomeError(str(error)) from error
             self.accepted = True
             if job_id is None:
@@ -312,7 +312,7 @@ class Sender:
         try:
             self.claim.append(intent)
         except (OSError, StoreError):
-            # If the store has the intent in spite of the error, the next run waits for its job.
+            # Record that nothing was sent: the store may have the intent in spite of the error.
             with suppress(OSError, RefreshError):
                 self._record(intent, outcome=Outcome.REFUSED, note="it was not sent")
             raise
@@ -323,7 +323,7 @@ class Sender:
         return any(job.kind != "publish" for job in look_up or ())
 
     def _learn_word(self, intent: Intent) -> None:
-        """Learn the site's word for this kind of job in lists, if the word is unknown."""
+        """Learn the word by which the site's job list names this kind of job, if it is unknown."""
         kind, facts = intent.job_kind, self.site.facts
         if kind in facts.job_words.values() or facts.lists_jobs.get(intent.user) is False:
             return
@@ -375,7 +375,7 @@ class Sender:
     def _wait_for_effect(
         self, intent: Intent, before: RemoteDatasource | None, no_job: NoJob, *, doing: str
     ) -> Sent:
-        """Wait until the data source shows the effect of a request, whose job the server hides."""
+        """Wait until the data source shows the effect of a request whose job is not shown."""
         self.learn_of(no_job, intent)
         timeouts, is_over = self.jobs.timeouts, no_job is NoJob.GONE
         seconds = timeouts.listing if intent.luid is None else timeouts.timestamp
@@ -408,7 +408,7 @@ class Sender:
         )
 
     def _note_still(self) -> None:
-        """Note that an update, whose job is gone, did not change the time stamp.
+        """Note that an update whose job is gone did not change the time stamp.
 
         A failed job does not change the time stamp, either. So only two such updates in a row show
         that updates on this site never change the time stamp.
@@ -446,9 +446,9 @@ class Sender:
             )
 
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
-        """Whether the site itself has made a change, and not another user.
+        """Whether the site itself, and not another user, made a late time stamp or a new revision.
 
-        If the same change has followed two of our jobs, the site makes this change.
+        If the same has followed two of our jobs in a row, the site made it.
         """
         facts, lag, is_publish = self.site.facts, change.lateness, intent.mode is not None
         is_odd = change.made is not None and change.made not in change.revisions

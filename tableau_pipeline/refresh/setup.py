@@ -26,15 +26,14 @@ class Setup:
     """A data source, and everything that its refreshes need.
 
     Attributes:
-        snapshots: the versions of the models. A refresh reads the newest versions only when it has
-            the claim. Otherwise, another refresh might publish newer versions first, which this
-            refresh would then replace.
+        snapshots: the versions of the models. A refresh reads the newest versions only after it has
+            claimed the data source. Otherwise, another refresh might publish newer versions first,
+            which this refresh would then replace.
         server: a function that opens a session on the site.
-        folder: the folder for built files. It is the same for all runs of a data source.
+        folder: the folder for built files.
         backups: the path or URL of the folder in which data sources with users' edits are saved
             before they are replaced.
-        now: a function that returns the time of the refresh. Rolling windows count back from this
-            time.
+        now: a function that returns the current time. `retain` counts its days back from this time.
         sleep: a function that waits for a number of seconds.
         takeover: whether to take over data sources that another deployment publishes.
         link: the URL of the asset in Dagster's web UI; None if it is not known.
@@ -44,8 +43,8 @@ class Setup:
             and key below the root of the environment; "" if `in_environment` changed nothing.
         samples: whether refusals may show values of rows.
         rejected: a function that returns, for each model, the names of the checks that rejected its
-            newest rows. Call this function only with the claim, because the rows are read only
-            then, too.
+            newest rows. A refresh calls this function only after it has claimed the data source,
+            because it reads the rows only then, too.
     """
 
     declaration: Declaration
@@ -68,7 +67,7 @@ class Setup:
 
     @property
     def written(self) -> Path | str:
-        """The path or URL of the folder for values of metadata that refreshes have set."""
+        """The path or URL of the folder for the metadata values that refreshes have set."""
         return _sibling(self.backups, "metadata")
 
     @property

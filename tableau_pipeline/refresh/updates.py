@@ -30,7 +30,7 @@ def learn_of_stamp(
     """Learn whether the last updates changed the time stamp late (after their refresh) or never.
 
     Args:
-        checkpoint: the checkpoint whose rows the server certainly has.
+        checkpoint: the record of a refresh; the server certainly has the rows of this refresh.
         now: the present time by the server's clock.
     """
     if not checkpoint.late:
@@ -84,7 +84,8 @@ def whole_files(
     ):
         return limitation
     # Without the job, we find the effect of a request in the data source. The effect of a publish
-    # always shows there. The effect of an update shows only where updates change the time stamp.
+    # always shows there. The effect of an update shows only if updates on this site change the time
+    # stamp.
     moves = site.facts.updates_move_stamp
     if not reads_jobs() and not moves:
         return WholeFiles(

@@ -45,7 +45,7 @@ def resources_from_env(*, keep_days: float = 14) -> dict[str, Any]:
     Raises:
         RefusedError: a variable has an invalid value.
     """
-    # Check this variable when the code location loads, before the first refresh.
+    # Check TABLEAU_PROJECT_ROOT when the code location loads, and not only at the first refresh.
     tableau_project_root()
     spark = SparkResource(
         **{

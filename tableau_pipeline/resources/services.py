@@ -156,7 +156,7 @@ class HyperResource(dg.ConfigurableResource):
         return connect(self.process, path, create_mode)
 
 
-# The text before the message of a refusal, if no variable names the data folder.
+# The text before the message of a refusal in `_MAY_LACK`, if no variable names the data folder.
 _FOLDER_HINT = (
     "Neither PIPELINE_DATA_DIR nor DAGSTER_HOME is set, so this run may look for records and "
     "snapshots in another folder than earlier runs. Set both as in the earlier runs, and run "

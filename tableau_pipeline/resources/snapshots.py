@@ -39,12 +39,12 @@ _HOUR = 3600
 def partition_filter(definition: dg.PartitionsDefinition | None) -> Callable[[Part], bool]:
     """Return a function that tells whether a stored part belongs to a partitions definition.
 
-    The function compares the key and the window, because the key alone is not enough: "2025-01-05"
-    may be a day or a week.
+    The returned function compares the key and the time window, because the key alone is not enough:
+    "2025-01-05" may be a day or a week.
 
     Args:
         definition: a definition by static keys or time windows. For any other definition, and for
-            None, the function returns True for all parts.
+            None, the returned function returns True for all parts.
     """
     match definition:
         case dg.StaticPartitionsDefinition():
@@ -83,7 +83,7 @@ def _has_window(definition: dg.TimeWindowPartitionsDefinition) -> Callable[[Part
         if not first.start.timestamp() <= start <= last.start.timestamp():
             return False
         try:
-            # Avoid Dagster's own computation: three years of hourly windows would take seconds.
+            # For hourly windows, avoid Dagster's own computation: it takes seconds for three years.
             if is_hourly(definition) and end - start == _HOUR:
                 key_start = definition.start_time_for_partition_key(part.partition)
                 if key_start.timestamp() == start:
@@ -178,7 +178,7 @@ class SnapshotIOManager(dg.ConfigurableIOManager):
         context.add_output_metadata({"seconds": round(time.monotonic() - started, 3)})
 
     def load_input(self, context: dg.InputContext) -> DataFrame | Snapshot | dict[str, Snapshot]:
-        """Load the newest version of an upstream model, by the annotation of the parameter."""
+        """Load the newest version of an upstream model, as the type that the parameter declares."""
         with as_failure(context.log):
             return self._loaded(context)
 
@@ -246,7 +246,7 @@ def _partitions(context: dg.OutputContext) -> Mapping[str, Span] | Sequence[str]
 def _report(context: dg.OutputContext, written: Snapshot) -> None:
     """Report to Dagster what this step wrote: a whole version, or some of its partitions."""
     step = dg.AssetExecutionContext.get()
-    # Set only one data version, because Dagster stores one for all partitions of a step.
+    # Set only one data version, because Dagster stores the same for all partitions of a step.
     step.set_data_version(context.asset_key, dg.DataVersion(written.data_version))
     context.add_output_metadata(
         {

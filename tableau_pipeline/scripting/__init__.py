@@ -1,6 +1,6 @@
 """Refresh data sources from a Python script, without Dagster.
 
-A process that only refreshes needs no Spark. The functions that write models by Spark are in
+A process that only refreshes needs no Spark. The functions that write models with Spark are in
 `tableau_pipeline.scripting.spark`.
 """
 
@@ -109,10 +109,10 @@ def refresh(
 ) -> Refreshed:
     """Make the published data source equal to the newest versions of its models.
 
-    The effect and the guarantees are those of `components.PublishedDatasource` in Dagster. The
-    journal records the published content, and each request before it is sent. If `journal` is the
-    folder `journal` in the data folder of a Dagster project, the script and the project share one
-    history.
+    The effect and the guarantees are the same as with `components.PublishedDatasource` in Dagster.
+    The journal records the published content, and each request before it is sent. If `journal` is
+    the folder `journal` in the data folder of a Dagster project, the script and the project share
+    one history.
 
     Args:
         server: a function that opens a session with `signed_in`. A refresh calls this function when
@@ -123,8 +123,7 @@ def refresh(
             source. A refresh saves users' edits in the subfolder `kept` before it replaces them.
 
     Raises:
-        RefusedError: the declaration is wrong, or the refresh would be unsafe. Usually, nothing was
-            sent. Something was sent only if a second attempt was refused.
+        RefusedError: the declaration is wrong, or the refresh would be unsafe. Nothing was changed.
         RefreshError: the refresh failed. The next refresh finds out what the server has done.
     """
     setup = _setup(
@@ -142,7 +141,7 @@ def refresh(
 def plan(
     declaration: Declaration, *, options: Options = _OPTIONS, **place: Unpack[Place]
 ) -> Planned:
-    """Return what `refresh` with these arguments would do, which may be to refuse; change nothing.
+    """Return what `refresh` with these arguments would do, even if it would refuse; change nothing.
 
     Raises:
         RefusedError: the declaration is wrong, or a model is missing or cannot be published.

@@ -104,7 +104,7 @@ def work_dir(*, keep: bool) -> Path:
     """Return the folder for the files that a refresh builds.
 
     The folder is on the disk of this host. With `keep`, it is the data folder. Otherwise, this
-    process removes the folder when it ends; if it is killed, the next process removes the folder.
+    process removes the folder at its end; after a killed process, the next process removes it.
     """
     return data_dir() if keep else scratch()
 
@@ -130,8 +130,8 @@ def cache_bytes() -> int:
 @cache
 def local_copies(limit: int) -> LocalCopies:
     """Return the local copies of files in object stores, of at most `limit` bytes in total."""
-    # Use one object in the whole process: the object keeps the files that a refresh uses, because
-    # hyperd reads them by path.
+    # Use the same object in the whole process: hyperd reads the copies by path, and the object
+    # keeps the copies that this process uses.
     return LocalCopies(temporary_folder() / "copies", limit)
 
 
@@ -145,7 +145,7 @@ def journal_place() -> JournalPlace:
 
 
 def tableau_project_root() -> str:
-    """Return the variable TABLEAU_PROJECT_ROOT; "" if it is not set.
+    """Return the value of the variable TABLEAU_PROJECT_ROOT; "" if the variable is not set.
 
     Raises:
         RefusedError: the variable is not the path of a project.

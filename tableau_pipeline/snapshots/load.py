@@ -45,7 +45,7 @@ def read_frame(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
 def _read_objects(
     spark: SparkSession, folder: ObjectFolder, files: list[DataFile], names: list[str]
 ) -> DataFrame:
-    """Read each file in a separate task, so that Spark needs no connector for the object store."""
+    """Read each file with pyarrow in a task, so that Spark needs no connector for the store."""
     (path,) = folder.paths([min(files, key=lambda file: file.size).name])
     schema = (pq.read_metadata(path).metadata or {})[SPARK_SCHEMA]
     # Make every value nullable, like Spark's own reader.

@@ -12,7 +12,8 @@ from tableau_pipeline.outcome import Code
 from tableau_pipeline.snapshots.version_store import SnapshotStore, model_key, parse_key
 
 _DAY = 86_400
-# No model can have this prefix, because the quoted key of a model never contains an @.
+# The prefix of the keys of runs, see `is_first`. No model can have this prefix, because the quoted
+# key of a model never contains an @.
 _RUN_KEYS = "@runs/"
 
 
@@ -22,8 +23,8 @@ def is_first(store: SnapshotStore, run_id: str) -> bool:
     Only one step of a run, on any host, can create the key of the run in the store. So the steps
     need no lock and no shared table. A killed step leaves only a key behind.
     """
-    # Write a different content in each call. With equal content, the store would count a second
-    # call as a repetition of the first, whose answer was lost.
+    # Write a different content in each call. If the contents were equal, the store would take a
+    # second call for a repetition of the first call after a lost answer, and return True again.
     return store.storage.put(f"{_RUN_KEYS}{quote(run_id, safe='')}", uuid4().bytes)
 
 
@@ -33,7 +34,7 @@ class _Model:
 
     Attributes:
         versions: the number of each version, and the time of its commit.
-        writes: for the folder of each write, the files and folders in it.
+        writes: for the folder of each write (see `version_store`), the files and folders in it.
     """
 
     versions: dict[int, float] = field(default_factory=dict)
@@ -66,10 +67,11 @@ def collect(
     """Remove versions that were replaced more than `keep_days` ago, and files of killed writes.
 
     The days count from the commit of the next version. Until this commit, a run may start to read
-    the old version, and it may read until the run ends. A manifest is removed before its files. So
-    the remaining versions are complete even after an interruption, and the next collection
-    continues. A writer may commit at the same time. It uses only files that it has just written, or
-    files of the newest version or of a referenced version. None of these files is removed.
+    the old version, and it may read until the run ends. The manifest of a version, which names its
+    files, is removed before the files. So the remaining versions are complete even after an
+    interruption, and the next collection continues. A writer may commit at the same time. It uses
+    only files that it has just written, or files of the newest version or of a referenced version.
+    None of these files is removed.
 
     Args:
         keep_days: the number of days; it must be longer than any run takes.
@@ -139,8 +141,8 @@ def _remove(
     store: SnapshotStore, name: str, model: _Model, expired: Sequence[int], before: float
 ) -> list[tuple[str, int]]:
     """Remove expired versions of a model, and old files that no remaining version names."""
-    # Do not read versions that were committed after the listing. They name only recent files, or
-    # files of the newest version in the listing.
+    # Do not read versions that were committed after the listing: they name only recent files, or
+    # files of versions that are kept.
     numbers, keys = sorted(model.versions), model.unchanged(before)
     if not expired and keys and numbers:
         keys = _unreferenced(store, name, keys, [numbers.pop()])

@@ -37,7 +37,7 @@ def class_archive() -> Path:
 # These settings override the user's settings. Otherwise, equal rows could be stored with different
 # values.
 _FIXED_SETTINGS = {
-    # Snapshots, cutoffs and Tableau's datetimes without a zone are all in UTC.
+    # Snapshots, the cutoffs of `retain` and Tableau's datetimes without a zone are all in UTC.
     "spark.sql.session.timeZone": "UTC",
     # Avoid Spark's default, INT96, because other Parquet readers cannot order its values.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -162,14 +162,17 @@ def _environment_variables(variables: Mapping[str, str]) -> Generator[None]:
 
 
 def _local_access(conf: SparkConf) -> dict[str, str]:
-    """Return settings so that only this host can connect to a local Spark."""
+    """Return settings that let only this host connect to a local Spark.
+
+    This function also sets this Python as the Python of Spark's tasks.
+    """
     if not (conf.get("spark.master") or "").startswith("local"):
         return {}
     # Use this Python in tasks. By default, Spark uses the first `python3` in the PATH. If the
     # virtual environment is not activated, that Python may lack packages that a model imports.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     keys = ("spark.driver.host", "spark.driver.bindAddress")
-    # By default, `bindAddress` equals `host`. So if the user has set one of the two, set none.
+    # By default, `bindAddress` equals `host`. So if the user has set one of them, set neither.
     return {} if any(map(conf.contains, keys)) else dict.fromkeys(keys, _LOOPBACK)
 
 
@@ -192,8 +195,10 @@ def plainly_named(frame: DataFrame) -> DataFrame:
 
 
 def ship_by_value(task: _Task) -> _Task:
-    """Let Spark send the code of `arrow_files`, which defines the task, to the executors."""
-    # Otherwise, the executors would import the code from this package, which they may lack.
+    """Let Spark send the code of `arrow_files`, which defines the task, to the executors.
+
+    Otherwise, the executors would import the code from this package, which they may lack.
+    """
     ship_module(arrow_files)
     ship_module(errors)
     return task
@@ -201,7 +206,7 @@ def ship_by_value(task: _Task) -> _Task:
 
 @contextmanager
 def task_errors() -> Generator[None]:
-    """Turn errors of tasks and of Spark into a StoreError, if the object store failed in a task.
+    """Turn an error into a StoreError if the object store failed, in a task or in this process.
 
     Raises:
         StoreError: the object store failed. The error names the URL, the cause and the remedy.

@@ -27,7 +27,7 @@ from tableau_pipeline.objects.storage import LocalStorage, Storage
 from tableau_pipeline.objects.stores import StoreError, is_url
 from tableau_pipeline.outcome import Code
 
-# Quoting removes every @ from the names of models, so no model can be named "sales/@data".
+# Quoting removes every @ from the keys of models, so no model can have the folder "sales/@data".
 _VERSIONS, _DATA = "@versions", "@data"
 # The column with the partition key of each row. Spark writes each row to the folder of its key.
 PARTITION = "_partition"
@@ -180,7 +180,8 @@ def _without_collector() -> Generator[None]:
 
 def model_key(asset_key: str) -> str:
     """Return the key of the folder with all data of a model."""
-    # Quote the names so that they can be unquoted, and so that no folder is named "." or "..".
+    # Quote the names in a form that can be unquoted. Quote "." and "..", too, because they would
+    # name other folders.
     quoted = [quote(part, safe="") for part in asset_key.split("/")]
     return "/".join(part.replace(".", "%2E") if part in (".", "..") else part for part in quoted)
 
@@ -269,7 +270,7 @@ def commit_parts(
 
 @contextmanager
 def new_write(store: SnapshotStore, asset_key: str) -> Generator[str]:
-    """Yield a new folder for the files of a write; remove it if the write fails."""
+    """Yield a new folder for the files of a write; remove it if the write certainly failed."""
     folder = store.new_folder()
     try:
         yield folder

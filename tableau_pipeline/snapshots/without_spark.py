@@ -1,7 +1,7 @@
-"""Make versions of models from Parquet files that this process has written, without Spark.
+"""Without Spark, make versions of models from Parquet files that this process has written.
 
-These versions have no row hashes: hyperd computes the hashes when it compares two versions. The
-fingerprint of such a version is a digest of its files.
+These versions have no row hashes: hyperd computes the hashes when a refresh compares two versions.
+The fingerprint of such a version is a digest of its files.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def new_files(store: SnapshotStore, asset_key: str) -> Generator[tuple[str, Path
     """Yield the name of a new folder for files of a model, and the local path to write them to.
 
     If the model is in an object store, the files are uploaded at the end of the block. If the block
-    fails, no file is kept.
+    fails, the files are removed as in `new_write`.
     """
     model = store.folder(asset_key)
     with new_write(store, asset_key) as folder:
@@ -55,6 +55,8 @@ def part_of(
     constants: Mapping[str, str] | None = None,
 ) -> Part:
     """Return a part of a version, with the rows of these files; the caller sets the version number.
+
+    A part has the rows of a partition, or all rows of a model without partitions.
 
     Args:
         folder: the name of the folder with the files.

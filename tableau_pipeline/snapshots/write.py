@@ -76,8 +76,8 @@ def row_hash(schema: T.StructType) -> SparkColumn:
     functions ignore where an array begins and ends, and refuse maps and variants. Therefore, the
     row hash uses the JSON text of nested values.
     """
-    # Pass names, and use F.isnull. Each F.col and each method of a column would make a dozen calls
-    # to the JVM.
+    # Pass names, and use F.isnull, because each F.col and each method of a column would make a
+    # dozen calls to the JVM.
     nulls = [F.isnull(_quoted(field.name)) for field in schema.fields]
     return F.xxhash64(*[_hash_input(field) for field in schema.fields], *nulls)
 
@@ -134,14 +134,14 @@ class UnstorableError(Exception):
 def _add_partition(
     frame: DataFrame, expression: str, partitions: Mapping[str, Span] | Sequence[str]
 ) -> DataFrame:
-    """Add a column `_partition` with the key of each row's partition; NULL if there is none.
+    """Add a column `_partition` with the key of each row's partition; NULL for all other rows.
 
     Args:
         expression: an SQL expression with columns of the frame. If it returns a date or a
             `timestamp_ntz`, the value is a local time in the zone of the partitions. If it returns
             a `timestamp`, the value is an instant.
-        partitions: the span of each key. If the expression returns the keys themselves, only the
-            keys.
+        partitions: maps each key to its time span; or only the keys, if the expression returns the
+            keys themselves.
     """
     value = F.expr(expression)
     if not isinstance(partitions, Mapping):
@@ -196,8 +196,7 @@ def _days_of_partitions(edges: Mapping[str, Sequence[datetime]]) -> list[tuple[d
 def longest_step(spans: Iterable[Sequence[int]]) -> tuple[int, int]:
     """Return the start of the first span, and the longest step that divides all spans (in seconds).
 
-    For example, a table that maps times to hourly partitions then needs one row for each hour, and
-    not one for each minute.
+    With this step, a table that maps times to hourly partitions needs only one row for each hour.
     """
     edges = [edge for span in spans for edge in span]
     return edges[0], gcd(*(edge - edges[0] for edge in edges))
@@ -290,9 +289,9 @@ def write_rows(
     if not isinstance(model, LocalFolder):
         raise TypeError(f"The pipeline does not write to {model}")
     target = model.path / folder
-    # Let Spark only count the rows, because `stored_fingerprint` sums their hashes in less time. If
-    # Spark runs on this host, skip the count: no file can be on another disk, and for a small
-    # model, counting takes as long as summing the hashes.
+    # Let Spark count the rows, to notice files that this process does not see. If Spark runs on
+    # this host, skip the count: no file can be on another disk, and for a small model, counting
+    # takes as long as summing the hashes.
     observation = None if runs_here(hashed.sparkSession) else Observation()
     rows = hashed.observe(observation, F.count(F.lit(1)).alias("rows")) if observation else hashed
     writer = rows.write if None in keys else rows.write.partitionBy(PARTITION)
@@ -388,7 +387,7 @@ def write_snapshot(
     """Store all rows of a model as its next version.
 
     Args:
-        before_commit: a function to call after the rows are stored. If it fails, nothing is kept.
+        before_commit: a function to call once the rows are stored. If it fails, no version is made.
 
     Raises:
         UnstorableError: a column cannot be stored. The error names the model, the column and the
@@ -424,7 +423,7 @@ def write_partitions(
         keeps: a function that returns whether an earlier partition still belongs to the model.
         parts: a function that returns all parts of the new version, by default `merged_parts`. Its
             arguments are the newly stored parts and the version before.
-        before_commit: a function to call after the rows are stored. If it fails, nothing is kept.
+        before_commit: a function to call once the rows are stored. If it fails, no version is made.
 
     Raises:
         UnstorableError: a column cannot be stored. The error names the model, the column and the

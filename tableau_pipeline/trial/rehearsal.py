@@ -28,7 +28,8 @@ from tableau_pipeline.trial.workshop import Rows, Workshop
 
 _LOG = logging.getLogger(__name__)
 _ANY_LOSS = Guard(max_shrink=1)
-# Always send updates: in a small table, a change is as large as the whole file.
+# Always send updates. By default, a refresh would soon publish a small table in full, because a
+# change of the table is as large as the whole file.
 _ALWAYS_UPDATES = Republish(growth=1_000_000)
 # The time limit for an answer, in seconds: enough to send a request, but too short for an answer.
 _NO_ANSWER_SECONDS = 0.001
@@ -99,7 +100,7 @@ def after_a_lost_answer(shop: Workshop) -> None:
 def _ensure_published(shop: Workshop, table: str) -> None:
     """Publish the data source, if this start of the trial has not published it.
 
-    An earlier start has used another name.
+    An earlier start has used another name for the data source.
     """
     if shop.find("refresh") is None:
         _write(shop, table, [(1, "row 1")])

@@ -33,7 +33,7 @@ class Trial:
         answers: the answers, in the order of the facts.
         failed: the error of each step that failed, by the name of the step.
         left: the names of data sources that could not be removed.
-        waits: a sentence about the job that took too long; None if no job did.
+        waits: a sentence about the job that took too long; None if there was no such job.
     """
 
     answers: Sequence[Answer]
@@ -58,7 +58,7 @@ def try_out(
 
     Args:
         folder: the folder for the state of all trials on this host.
-        backups: the path or URL of a folder; its parent has the folder with the records of sites.
+        backups: the folder for saved data sources; its parent also has the records of sites.
         wait: how many seconds to wait for a job.
         resume: whether to continue an unfinished trial in this project.
         tell: a function to call with the name of each step, before the step.

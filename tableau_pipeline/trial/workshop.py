@@ -47,7 +47,7 @@ class State(Frozen):
         key: a part of the names of the trial's data sources. It is new for each start.
         done: the names of the finished steps.
         jobs: the ids of jobs that may still run.
-        lags: for each measured job, the seconds from its end to the time stamp.
+        lags: for each measured job, the seconds from its end to the time stamp that it set.
         listing: how many seconds a new data source needs to appear in lists.
     """
 
@@ -66,7 +66,7 @@ class State(Frozen):
 
 
 def new_key() -> str:
-    """Return a part of names that no other trial uses."""
+    """Return a new part for the names of data sources, which no other trial uses."""
     return uuid4().hex[:8]
 
 
@@ -81,7 +81,7 @@ class Workshop:
             the same parent folder.
         wait: how many seconds to wait for a job.
         hidden_wait: how many seconds to wait for the effect of a job that the site hides.
-        jobs_seen: the last status of each job that has ended, by id.
+        jobs_seen: by id, the last status of each job for which the trial no longer waits.
         sleep: a function that waits for a number of seconds.
         save: a function that stores the state.
     """
@@ -101,7 +101,7 @@ class Workshop:
     jobs_seen: dict[str, Job | NoJob] = field(default_factory=dict)
 
     def name(self, kind: str) -> str:
-        """Return the name of this trial's data source of a kind."""
+        """Return the name of this trial's data source of a kind, such as "two tables"."""
         return f"{_PREFIX} {self.state.key} {kind}"
 
     def update(self, **changes: object) -> None:
@@ -116,7 +116,7 @@ class Workshop:
         self.update(answers=(*others, answer))
 
     def as_assumed(self, fact: str, *, unless: str | None = None) -> None:
-        """Answer that a fact is as assumed; if `unless` is given, that it differs in this way."""
+        """Answer that a fact is as assumed; or, if `unless` is given, that it differs like this."""
         self.answer(fact, Verdict.DIFFERENT if unless else Verdict.AS_ASSUMED, unless or "")
 
     def unknown(self, why: str, *facts: str) -> None:
@@ -229,7 +229,7 @@ class Workshop:
             pause = min(pause * _GROWTH, _LONGEST_PAUSE)
 
     def appears(self, kind: str) -> bool:
-        """Whether a data source is listed; wait for as long as lists of this site need."""
+        """Whether a data source is listed; wait as long as a new data source may need for this."""
         until = self.site.now() + timedelta(seconds=2 * self.state.listing)
         while (is_there := self.find(kind) is not None) is False and self.site.now() < until:
             self.sleep(_PAUSE)
@@ -240,7 +240,7 @@ class Workshop:
         self.sleep(_SECOND)
 
     def clean(self) -> Sequence[str]:
-        """Delete all data sources of trials in the project; return the names of the remaining."""
+        """Delete all data sources of trials in the project; return the names of any that remain."""
         for job in self.state.jobs:
             # Cancel jobs first. If a job has already ended, its data source is deleted below.
             self.site.cancel(job)
