@@ -23,6 +23,7 @@ from tableau_pipeline.metadata.merge import (
     OWNER,
     FieldPath,
     Values,
+    is_property,
     quoted,
     shown,
 )
@@ -75,7 +76,8 @@ class PropertiesOnServer:
     def __init__(
         self, site: TableauSite, remote: RemoteDatasource | None, wanted: Values, written: Values
     ) -> None:
-        self.site, self._ours = site, {*wanted, *written}
+        # `written` also has the values of fields, which are in the `.tds`.
+        self.site, self._ours = site, {path for path in {*wanted, *written} if is_property(path)}
         self._has_rules = any(path[0] == "permission" for path in self._ours)
         self._luids: dict[tuple[str, str], str] = {}
         declared, unknown = _groups_and_owner(wanted), []

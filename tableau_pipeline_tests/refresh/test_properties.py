@@ -220,6 +220,30 @@ def test_what_the_server_takes_and_drops(new_pipeline: NewPipeline):
     assert said(pipeline)["description"].startswith("Flights")
 
 
+def test_properties_that_cannot_be_read_again(
+    new_pipeline: NewPipeline, monkeypatch: pytest.MonkeyPatch
+):
+    """Prevents: after a failed read, our own caption passes for a user's, and a refresh keeps it."""
+    pipeline = new_pipeline(description="Flights")
+    (table,) = pipeline.declaration.tables
+
+    def run_with(caption: str) -> Any:
+        pipeline.policy(table.policy, fields=(FieldMetadata("delay", caption=caption),))
+        pipeline.declare(description=f"Flights, {caption}")
+        return pipeline.run()
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise RefreshError("it does not answer")
+
+    run_with("Delay")
+    with monkeypatch.context() as broken:
+        broken.setattr(properties.PropertiesOnServer, "read_again", fails)
+        assert run_with("Late").problems == ("it does not answer",)
+    report = run_with("Later")
+    assert (report.decision, report.problems, report.warnings) == ("publish (overwrite)", (), ())
+    assert pipeline.wrong() == []
+
+
 def test_a_server_that_hides_what_was_set(new_pipeline: NewPipeline):
     """Prevents: a refresh that has published everything fails because the server fails once."""
 
