@@ -38,6 +38,7 @@ from tableau_pipeline.dagster_internals import (
 )
 from tableau_pipeline.errors import RefusedError
 from tableau_pipeline.extracts.checks import TypedSnapshots, checked_models
+from tableau_pipeline.ingest.publication import KEY_PREFIX
 from tableau_pipeline.resources import SnapshotIOManager
 from tableau_pipeline.resources.snapshots import unsupported
 from tableau_pipeline.yaml_keys import guess
@@ -128,6 +129,16 @@ def _repeated_keys(definitions: dg.Definitions, datasources: Sequence[Datasource
                 # Report only one key: the second key comes from the same name, and would repeat the
                 # report.
                 break
+
+
+def _reserved_keys(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
+    """Report keys that would make a data source pass for one that was published from files."""
+    for datasource in datasources:
+        if (key := datasource.component.key).startswith(KEY_PREFIX):
+            yield (
+                f'{datasource.at("key")}: "{key}" begins with "{KEY_PREFIX}", as do the keys of '
+                "data sources that are published from files: choose another key"
+            )
 
 
 def _repeated_places(_: dg.Definitions, datasources: Sequence[Datasource]) -> Iterator[str]:
@@ -350,7 +361,7 @@ def load_definitions(folder: Path) -> dg.Definitions:
     with _as_declaration_errors(folder):
         definitions = dg.load_from_defs_folder(path_within_project=folder)
     datasources = datasources_of(definitions)
-    _raise_problems(definitions, datasources, *_REPEATED, _unusable_models, _upstream_problems)
+    _raise_problems(definitions, datasources, *_OF_NAMES, _unusable_models, _upstream_problems)
     problems = _skipped_assets(definitions, folder)
     # Check columns only in `dg check defs`, because reading each model's newest snapshot is too
     # slow for every run. Only warn, because users change a model and its declaration together, and
@@ -435,14 +446,14 @@ def evaluate_definitions(
         resolved = definitions() if isinstance(definitions, LazyDefinitions) else definitions
     # Do not check models here: a project that does not call `load_definitions` may use models of
     # other locations without a stub.
-    _raise_problems(resolved, datasources_of(resolved), *_REPEATED)
+    _raise_problems(resolved, datasources_of(resolved), *_OF_NAMES)
     return resolved
 
 
 _Check = Callable[[dg.Definitions, Sequence[Datasource]], Iterator[str]]
 # Check names and projects first. If two data sources have the same name and project, the advice to
 # change a key would not help.
-_REPEATED: tuple[_Check, ...] = (_repeated_places, _repeated_keys)
+_OF_NAMES: tuple[_Check, ...] = (_repeated_places, _repeated_keys, _reserved_keys)
 
 
 def _raise_problems(

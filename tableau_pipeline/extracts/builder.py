@@ -102,19 +102,20 @@ class Builder:
             RefusedError: see `readable`; or `pinned` made this builder, and the recorded rows are
                 missing or damaged.
         """
-        if self.pinned_for is None:
-            with readable(self.hyper, self.declaration, self.models):
+        with readable(self.hyper, self.declaration, self.models):
+            try:
                 yield
-            return
-        try:
-            yield
-        except HyperException as error:
-            for table in self.declaration.tables if not is_out_of_memory(error) else ():
-                snapshot = self.models[table.model]
-                if snapshot.missing() or (may_be_damaged(error) and damage(self.hyper, snapshot)):
-                    # Refuse: newer rows of the model cannot replace the recorded rows.
-                    raise _no_longer_there(table, *self.pinned_for) from error
-            raise
+            except HyperException as error:
+                if self.pinned_for and not is_out_of_memory(error):
+                    self._check_pinned(error, *self.pinned_for)
+                raise
+
+    def _check_pinned(self, error: HyperException, doing: str, remedy: str) -> None:
+        """Refuse if recorded rows are gone or damaged: no newer rows can replace them."""
+        for table in self.declaration.tables:
+            snapshot = self.models[table.model]
+            if snapshot.missing() or (may_be_damaged(error) and damage(self.hyper, snapshot)):
+                raise _no_longer_there(table, doing, remedy) from error
 
     def file(self, desired: Mapping[str, TableContent]) -> Extract:
         """Build the whole data source."""

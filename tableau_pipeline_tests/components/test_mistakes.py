@@ -212,6 +212,17 @@ def test_a_name_that_a_model_has(project: Project):
     assert re.search(rf"^{file}:3: .*models.py:\d+ has too", mistakes(project))
 
 
+def test_a_key_of_published_files(project: Project):
+    """Prevents: `status` takes a declared data source for one that is published from files."""
+    project.write("models.py", MODEL)
+    file = project.write(
+        "a/defs.yaml", PLAIN.replace("name: Shop", "name: Shop\n  key: files/shop")
+    )
+    (message,) = mistakes(project).splitlines()
+    assert message.startswith(f"{file}:4: attributes.key: ")
+    assert "choose another key" in message
+
+
 PREFIXED = 'dg.load_assets_from_current_module(key_prefix="dbt")'
 
 

@@ -1,5 +1,6 @@
 """Many rows: comparison in little memory, split updates, and models written by a cluster."""
 
+import logging
 import os
 import random
 import re
@@ -27,6 +28,7 @@ from tableau_pipeline.extracts.affected_rows import (
     TableVersion,
     in_slices,
 )
+from tableau_pipeline.extracts.builder import Builder
 from tableau_pipeline.extracts.delta import RowCounts, build_delta
 from tableau_pipeline.hyper.parquet import LocalFolder
 from tableau_pipeline.hyper.process import Hyperd, connect
@@ -34,6 +36,7 @@ from tableau_pipeline.hyper.types import ROW_HASH, Column
 from tableau_pipeline.lake.delta import read
 from tableau_pipeline.objects.local_files import LocalCopies
 from tableau_pipeline.refresh.decide import NoChange, Publish
+from tableau_pipeline.snapshots.version_store import SnapshotStore
 from tableau_pipeline_tests.cluster.deployment import alone, can_be_hidden
 from tableau_pipeline_tests.refresh.support.models import flights, spark_name
 from tableau_pipeline_tests.refresh.support.partitioned import materialize
@@ -172,6 +175,26 @@ def test_a_refresh_without_enough_memory_to_compare(pipeline: Pipeline):
         shipped = ships(pipeline, flights(9), hyper=lambda: hyper)
     why = "comparing 9 rows needs more than hyperd's memory of 0.00 MB; raise HYPER_MEMORY_LIMIT"
     assert shipped.whole == why
+
+
+def test_recorded_rows_without_enough_memory(pipeline: Pipeline, tmp_path: Path):
+    """Prevents: a rollback that lacks memory shows a long error of hyperd."""
+    with Hyperd(memory=32 * MB, telemetry=False) as hyper:
+        builder = Builder(
+            declaration=pipeline.declaration,
+            models={},
+            snapshots=SnapshotStore(tmp_path),
+            hyper=lambda: hyper,
+            folder=tmp_path,
+            now=lambda: datetime.now(UTC),
+            log=logging.getLogger(__name__),
+            pinned_for=("It cannot go back", "Choose another version"),
+        )
+        lacks_memory = pytest.raises(RefreshError, match="raise HYPER_MEMORY_LIMIT")
+        with connect(hyper) as connection, lacks_memory, builder.reading():
+            connection.execute_list_query(
+                "SELECT word FROM GENERATE_SERIES(1, 50000000) words(word) GROUP BY word"
+            )
 
 
 @pytest.mark.parametrize("is_published", [False, True], ids=["publish", "update"])

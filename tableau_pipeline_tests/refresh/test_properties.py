@@ -223,7 +223,7 @@ def test_what_the_server_takes_and_drops(new_pipeline: NewPipeline):
 def test_properties_that_cannot_be_read_again(
     new_pipeline: NewPipeline, monkeypatch: pytest.MonkeyPatch
 ):
-    """Prevents: after a failed read, our own caption passes for a user's, and a refresh keeps it."""
+    """Prevents: after a failed read, a refresh takes our own caption for a user's, and keeps it."""
     pipeline = new_pipeline(description="Flights")
     (table,) = pipeline.declaration.tables
 
