@@ -123,12 +123,15 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
     seconds = jobs.timeouts.queue + jobs.timeouts.job
     until = intent.recorded_at + timedelta(seconds=seconds)
     # A gateway may still hold the request, and hand it on later. Until then, the server has no job
-    # to list.
-    arrived = intent.recorded_at + timedelta(seconds=min(jobs.timeouts.arrival, seconds))
+    # to list. If the server has named the job, no gateway holds the request.
+    held = 0 if intent.job_id else min(jobs.timeouts.arrival, seconds)
+    arrived = intent.recorded_at + timedelta(seconds=held)
     remote = jobs.server.find_by_luid(intent.luid) if intent.luid else None
     # List jobs by both names of the data source, because another user may have renamed it.
     for name in {intent.name, remote.name if remote else intent.name}:
         for pause in jobs.pauses():
+            # Read the time before the list, because a request may arrive right after the list.
+            now = jobs.server.now()
             # The server's times have no fractions of seconds. Cut the fractions off here, too:
             # otherwise, our job would seem older than the request.
             jobs_by_name = jobs.server.jobs(
@@ -136,7 +139,7 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
                 since=intent.recorded_at.replace(microsecond=0),
                 words=sender.site.facts.job_words,
             )
-            if jobs.server.now() >= until:
+            if now >= until:
                 return
             if jobs_by_name is None:
                 raise UnknownOutcomeError(
@@ -153,7 +156,7 @@ def _wait_for_unknown(intent: Intent, sender: Sender) -> None:
                 if job.kind:
                     jobs.wait(job.id)
             if not unfinished:
-                left = (arrived - jobs.server.now()).total_seconds()
+                left = (arrived - now).total_seconds()
                 if left <= 0:
                     break
                 text = "A lost request (%s) may still reach the server; waiting until %s UTC"

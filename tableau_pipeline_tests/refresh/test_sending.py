@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import timedelta
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -22,12 +21,7 @@ from tableau_pipeline.core.declaration import Reconcile
 from tableau_pipeline.core.drift import Timeouts
 from tableau_pipeline.core.journal import Claim, ClaimRelease, History, Intent, Owner, Record
 from tableau_pipeline.core.policies import Diff
-from tableau_pipeline.errors import (
-    NotAcceptedError,
-    RefreshError,
-    RefusedError,
-    UnreachableError,
-)
+from tableau_pipeline.errors import NotAcceptedError, RefreshError, RefusedError
 from tableau_pipeline.objects.stores import StoreError
 from tableau_pipeline.outcome import Code
 from tableau_pipeline.publishing.jobs import Jobs
@@ -129,54 +123,6 @@ def test_request_that_a_server_has_not_accepted(
         refused(pipeline.run, f"{status}00", error=NotAcceptedError)
     assert [each.outcome for each in pipeline.journal.intents()] == [Outcome.REFUSED]
     pipeline.run()
-    assert_at_rest(pipeline)
-
-
-class Gateway(Proxy):
-    """Holds a request that updates or publishes, and gives up before it hands it on."""
-
-    def __init__(self, behind: Any, held: list[Callable[[Any], object]]) -> None:
-        super().__init__(behind)
-        self._held = held
-
-    def update(self, *args: Any, **more: Any) -> None:
-        self._hold(lambda site: site.update(*args, **more))
-
-    def publish(self, *args: Any, **more: Any) -> None:
-        self._hold(lambda site: site.publish(*args, **more))
-
-    def _hold(self, call: Callable[[Any], object]) -> None:
-        self._held.append(call)
-        raise UnreachableError("the gateway gave up")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("before", [changed_rows, new_file])
-def test_request_that_a_gateway_hands_on_late(pipeline: Pipeline, before: Before):
-    """Prevents: a request that a gateway holds for minutes undoes the refresh after it, where the
-    user may list jobs and its job is not in the list yet."""
-    before(pipeline)
-    held: list[Callable[[Any], object]] = []
-    around: dict[str, Any] = {"around_server": lambda server: Gateway(server, held)}
-    refused(lambda: pipeline.run(around=around), "the gateway gave up", error=RefreshError)
-    pipeline.model("flights", flights(9))
-    late = pipeline.sandbox.now() + timedelta(minutes=5)
-
-    def hand_on() -> None:
-        while held:
-            with session(pipeline.sandbox) as site:
-                held.pop()(site)
-        pipeline.sandbox.wait_until_idle()
-
-    def sleep(seconds: float) -> None:
-        # Jobs end at once, so that only waits for the gateway take minutes.
-        pipeline.sandbox.wait_until_idle()
-        pipeline.sandbox.advance(seconds)
-        if pipeline.sandbox.now() >= late:
-            hand_on()
-
-    pipeline.run(around={"timeouts": Timeouts(), "sleep": sleep})
-    hand_on()
     assert_at_rest(pipeline)
 
 
