@@ -24,7 +24,7 @@ class InPlace:
     Attributes:
         late: when our earlier updates took effect, for updates that have not changed the time stamp
             of the data source yet. Some sites change the time stamp only later.
-        done: sentences about changes that took effect. Each rename, move or removal of tags adds a
+        done: sentences about changes that took effect. Each rename, move or change of tags adds a
             sentence.
     """
 
@@ -52,6 +52,8 @@ class InPlace:
             self.server.untag(remote.luid, others)
             self.done.append(f'"{remote.name}" lost its tags of other deployments or keys')
         self.server.tag(remote.luid, tags)
+        if not tags <= remote.tags:
+            self.done.append(f'"{remote.name}" was tagged')
         return self.changed_since(remote, began)
 
     def move(self, remote: RemoteDatasource, *, name: str, project_id: str) -> RemoteDatasource:

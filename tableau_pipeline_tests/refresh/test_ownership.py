@@ -205,6 +205,25 @@ def test_rename_before_a_refused_publish(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
+def test_tag_before_a_refusal(pipeline: Pipeline):
+    """Prevents: a run that passes for refused, and so for one that changed nothing, although it has
+    tagged the data source before another user published columns that an overwrite would drop."""
+    pipeline.run()
+    luid = str(pipeline.found()[0].id)
+    pipeline.eyes.untag(luid, [pipeline.declaration.tag])
+
+    def meanwhile() -> None:
+        other_users.publishes(pipeline, OTHER_SCHEMA, user=ADMIN)
+
+    around = {"around_server": lambda server: At(server, "tag", meanwhile, when="after")}
+    with pytest.raises(RefreshError, match=r"was tagged\. After that, the refresh was refused: "):
+        pipeline.run(around=around)
+    failure = pipeline.journal.history().failure
+    assert failure
+    assert failure.status is Status.FAILED
+
+
 def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
     """Prevents: a dry run succeeds, but the refresh is refused because the new name is taken."""
     pipeline.run()
