@@ -96,8 +96,10 @@ def test_partitioned_models(world: World):
 
 
 @pytest.mark.slow
-def test_interrupted(world: World):
-    """Prevents: after Ctrl-C, the command or `status` shows the name of a Dagster exception."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_interrupted(world: World, number: signal.Signals):
+    """Prevents: after an interruption, the command or `status` shows the name of a Dagster
+    exception."""
     command = [str(Path(sys.executable).with_name("tableau-pipeline")), "refresh", "flights"]
     pipe = subprocess.PIPE
     with (
@@ -107,7 +109,7 @@ def test_interrupted(world: World):
         assert process.stderr
         while "Decision" not in process.stderr.readline():
             assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         result, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert result.startswith("x It was interrupted, by Ctrl-C or by the end of its host.")
