@@ -311,7 +311,7 @@ class Observer:
     def _counted(self, remote: RemoteDatasource) -> Mapping[str, int] | None:
         # Count only if a guard needs the numbers, because counting may download the whole file.
         guards = map(self.declaration.guard_of, self.declaration.tables)
-        if all(guard.max_shrink >= 1 for guard in guards):
+        if all(guard.max_shrink >= 1 and guard.max_change is None for guard in guards):
             return None
         return self.reconciler.count(remote)
 

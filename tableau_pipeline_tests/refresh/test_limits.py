@@ -452,6 +452,20 @@ def test_shrunk_since_another_deployment_published(pipeline: Pipeline):
     assert pipeline.wrong() == []
 
 
+@pytest.mark.slow
+def test_changes_since_another_deployment_published(pipeline: Pipeline):
+    """Prevents: a deployment that takes back a data source is refused because the number of changed
+    rows is not known, although the published rows equal those of its own records."""
+    pipeline.declare(reconcile=Reconcile())
+    published(pipeline, guard=Guard(max_shrink=1, max_change=0.5))
+    other = replace(pipeline, folder=pipeline.folder / "elsewhere")
+    other.model("flights", flights(20))
+    other.run(Accept.TAKEOVER, Accept.CHANGE)
+    pipeline.model("flights", flights(19))
+    pipeline.run(Accept.TAKEOVER)
+    assert pipeline.wrong() == []
+
+
 def test_columns_of_a_contract_are_those_of_its_model(pipeline: Pipeline):
     """Prevents: an approval spells types like the contract, and no refresh matches the approval."""
     published(pipeline)
