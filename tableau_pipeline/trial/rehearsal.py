@@ -142,7 +142,14 @@ def _refresh_tables(
         folder=shop.folder,
         backups=shop.backups,
         log=_LOG,
-        timeouts=Timeouts(claim=60, job=shop.wait, queue=shop.wait, timestamp=_STAMP_SECONDS),
+        timeouts=Timeouts(
+            claim=60,
+            job=shop.wait,
+            queue=shop.wait,
+            # Do not wait longer for a gateway: a late update would only send the same rows again.
+            arrival=_STAMP_SECONDS,
+            timestamp=_STAMP_SECONDS,
+        ),
         sleep=shop.sleep,
     )
     return refresh(setup, options or Options())

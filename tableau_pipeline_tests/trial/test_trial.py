@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -252,6 +253,24 @@ def test_what_a_trial_finds(tmp_path: Path, name: str):
     assert found.keys() == differences.keys(), found
     for fact, detail in differences.items():
         assert detail in found[fact]
+
+
+@pytest.mark.slow
+def test_trial_hardly_waits_for_a_gateway(tmp_path: Path):
+    """Prevents: a trial waits in silence for ten minutes, where no time stamp shows its update."""
+    steps, pauses = [""], list[float]()
+    with site_of(tmp_path, ADMIN, updates_move_stamp="never") as (sandbox, site):
+
+        def pause(seconds: float) -> None:
+            if steps[-1] == "refresh after a lost answer":
+                pauses.append(seconds)
+                sandbox.wait_until_idle()
+                sandbox.advance(seconds)
+            else:
+                time.sleep(min(seconds, 0.05))
+
+        assert tried(site, tmp_path, wait=600, tell=steps.append, sleep=pause).failed == {}
+    assert 0 < sum(pauses) < 120
 
 
 @pytest.mark.slow
