@@ -24,8 +24,8 @@ class InPlace:
     Attributes:
         late: when our earlier updates took effect, for updates that have not changed the time stamp
             of the data source yet. Some sites change the time stamp only later.
-        done: sentences about changes that took effect. Each rename, move or change of tags adds a
-            sentence.
+        done: sentences about changes that took effect. Each rename, move, change of tags or change
+            of the owner adds a sentence.
     """
 
     server: TableauSite
@@ -86,6 +86,7 @@ class InPlace:
         """
         began = self.server.now()
         set_properties(self.server, remote.luid, owner=owner)
+        self.done.append(f'"{remote.name}" got another owner')
         try:
             return self.changed_since(remote, began)
         except RefreshError as error:

@@ -18,6 +18,7 @@ from tableau_pipeline.errors import RefreshError, RefusedError
 from tableau_pipeline.metadata.contents import read_metadata
 from tableau_pipeline.objects.stores import store_at
 from tableau_pipeline.outcome import Accept, Code, Status
+from tableau_pipeline.publishing.properties import find_named, set_properties
 from tableau_pipeline.refresh.decide import NoChange, Options, Publish, UpdateTables
 from tableau_pipeline.refresh.refresh import refresh
 from tableau_pipeline_tests.deployment.object_stores import S3Server
@@ -222,6 +223,27 @@ def test_tag_before_a_refusal(pipeline: Pipeline):
     failure = pipeline.journal.history().failure
     assert failure
     assert failure.status is Status.FAILED
+
+
+@pytest.mark.slow
+def test_owner_before_a_refusal(new_pipeline: Callable[..., Pipeline]):
+    """Prevents: the same, after the data source was given back to its former owner."""
+    pipeline = new_pipeline(on={"publisher_owns": True})
+    pipeline.declare(**WHOLE)
+    pipeline.run()
+    remote = pipeline.eyes.find_by_luid(str(pipeline.found()[0].id))
+    assert remote
+    ann = find_named(pipeline.eyes, "user", ANN[0])
+    set_properties(pipeline.eyes, remote.luid, owner=ann)
+    pipeline.model("flights", flights(9))
+    assert killed_before(pipeline, "ask")
+
+    def meanwhile() -> None:
+        other_users.publishes(pipeline, OTHER_SCHEMA, user=ADMIN)
+
+    around = {"around_server": lambda server: At(server, "ask", meanwhile, when="after")}
+    with pytest.raises(RefreshError, match=r"got another owner\. After that, the refresh was"):
+        pipeline.run(around=around)
 
 
 def test_taken_name_shows_in_a_dry_run(pipeline: Pipeline):
