@@ -356,7 +356,7 @@ class DeclaredMetadata:
         Returns:
             The result; None if no properties are declared, and none were declared before.
         """
-        properties, last_written, stored = self.on_server, self.last_written, self.stored
+        properties, last_written = self.on_server, self.last_written
         if properties is None:
             return None
         result = self.of_properties(properties.found, certified=equal)
@@ -375,16 +375,26 @@ class DeclaredMetadata:
                 aim = {**properties.found, **result.changes}
                 remote, others, failed = _set(properties, remote, aim, in_place)
                 distrust = distrust or others
-        fields = stored.read(reached.written[0]) if reached.written else {}
-        written = {path: value for path, value in fields.items() if not is_property(path)}
-        written |= {path: value for path, value in result.written.items() if path not in failed}
-        written |= {path: last_written[path] for path in failed.keys() & last_written.keys()}
+        ours = {path: value for path, value in result.written.items() if path not in failed}
+        ours |= {path: last_written[path] for path in failed.keys() & last_written.keys()}
         return PropertiesSet(
             remote=remote,
-            written=(stored.store(written),) if written or reached.written else (),
+            written=self._store_with(ours, reached),
             problems=tuple(dict.fromkeys([*conflict_phrases(result), *failed.values()])),
             distrust=distrust,
         )
+
+    def _store_with(self, ours: Values, reached: Checkpoint) -> tuple[str, ...]:
+        """Store properties with the values of fields in a checkpoint; return the new names.
+
+        If it is unknown which values of fields the server has, there are several names.
+        """
+        candidates = [self.stored.read(name) for name in reached.written] or [{}] * bool(ours)
+        fields = [
+            {path: value for path, value in values.items() if not is_property(path)}
+            for values in candidates
+        ]
+        return tuple(dict.fromkeys(self.stored.store({**values, **ours}) for values in fields))
 
 
 def _set(
@@ -414,7 +424,7 @@ class PropertiesSet:
     """The result of setting the properties of a data source.
 
     Attributes:
-        written: the name of the stored values of fields and properties that are set now.
+        written: the names of the stored values; see `Checkpoint.written`.
         problems: how the properties on the server differ from the declared properties.
         distrust: why another user may have changed the data source, too; None if only we changed
             it.

@@ -102,8 +102,10 @@ class Delivery:
             return replace(sent, reached=reached.reached)
         is_edited = metadata.digest != reached.metadata
         merged = declared.with_held(metadata, is_edited=is_edited).merge
-        if merged is None or not merged.changes:
+        if merged is None:
             return sent
+        if not merged.changes:
+            return replace(sent, reached=reached.reached)
         name = declared.store_with_properties(merged.written)
         fields: dict[str, Any] = {"written": (name, *(reached.written or (NO_VALUES,)))}
         fields["metadata"] = reached.metadata if is_edited else None

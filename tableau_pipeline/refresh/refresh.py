@@ -494,10 +494,7 @@ class _Phases:
             "accepted": self.accepted,
         }
         if properties:
-            # If the outcome is deduced, the former metadata may still be on the server: keep the
-            # names of their files, too.
-            is_open = sent.intent is not None and sent.intent.is_deduced
-            fields["written"] = properties.written + reached.written[1:] * is_open
+            fields["written"] = properties.written
         if self.planner.no_updates:
             fields["no_updates"] = self.planner.no_updates
         if self.refused_others:

@@ -74,7 +74,7 @@ class Sent:
     def proved(self) -> "Sent":
         """Return this result as proved: the caller found the sent metadata on the server."""
         intent = self.intent and self.intent.model_copy(update={"is_deduced": False})
-        return replace(self, intent=intent)
+        return replace(self, intent=intent, reached=self.reached and self.reached.reached)
 
 
 class FailedRequestError(RefreshError):

@@ -22,6 +22,7 @@ PARTS = 4
 # Fresh histories that once failed: the digest of the history that the seed draws, and the cause of
 # the failure.
 REGRESSIONS = {
+    617390543: ("8a2f9bd0", "a Replace that dropped a caption while another user changed rows"),
     278812961: ("b2eb93c8", "an owner declared by a deployment that takes the data source over"),
     493430300: ("9c339b36", "a refusal that names work on a column to be removed"),
     44573387: ("01bb9fea", "metadata that another deployment dropped in a publish that failed"),
