@@ -1,4 +1,4 @@
-"""Parse declared columns of files, written in Spark's DDL, without Spark."""
+"""Parse, without Spark, the columns that a user declares for files in Spark's DDL."""
 
 import json
 import re

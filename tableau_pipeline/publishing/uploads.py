@@ -127,8 +127,8 @@ class _Upload:
                     raise
                 self.log.warning("No answer to block %s of an upload: sending it again", number)
             except RefusedError:
-                # The first attempt may have arrived, and the server may refuse the repetition: go
-                # on. If the block is missing, the server will refuse the whole file.
+                # If the server refuses a repetition, the first attempt may have arrived: go on. If
+                # the block is missing, the server will refuse the whole file.
                 if attempt == 1:
                     raise
                 break

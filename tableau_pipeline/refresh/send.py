@@ -78,7 +78,7 @@ class Sent:
 
 
 class FailedRequestError(RefreshError):
-    """As far as we know, a request of ours had no effect.
+    """A request of ours failed, or we saw no effect of it.
 
     Attributes:
         intent: the recorded intent of the request.
@@ -112,7 +112,7 @@ _NEXT_STEP = {
 
 @contextmanager
 def _no_refusal(doing: str) -> Generator[None]:
-    """Turn a RefusedError into a RefreshError: a RefusedError would mean that nothing was sent."""
+    """Turn a RefusedError into a RefreshError: a RefusedError would mean that nothing changed."""
     try:
         yield
     except RefusedError as error:
@@ -273,8 +273,8 @@ class Sender:
         actions: str = "",
     ) -> Sent:
         """Record the intent, check that nothing changed, send the request and wait for its job."""
-        # Store the intent first; storing checks that we have the claim. So if another refresh
-        # claims the data source after this check, the other refresh finds the intent.
+        # Store the intent first. The store accepts it only if we still have the claim. So if
+        # another refresh claims the data source later, the other refresh finds the intent.
         self._store(intent)
         try:
             self._check_unchanged(intent, before)
@@ -448,7 +448,7 @@ class Sender:
     def _is_of_the_site(self, intent: Intent, change: Change) -> bool:
         """Whether the site itself, and not another user, made a late time stamp or a new revision.
 
-        If the same has followed two of our jobs in a row, the site made it.
+        If two jobs in a row show the same lag, and the same extra revision if any, it was the site.
         """
         facts, lag, is_publish = self.site.facts, change.lateness, intent.mode is not None
         is_odd = change.made is not None and change.made not in change.revisions
@@ -511,7 +511,8 @@ class Sender:
         change, distrust = self._explain(intent, before, remote, window, stamps)
         missed = misdirected(intent, remote)
         if missed:
-            # The data source may have its former metadata, even if the rows are equal.
+            # The publish may have gone to another data source. Then this one has its former
+            # metadata, even if its rows equal the rows that we sent.
             intent = intent.model_copy(update={"is_deduced": True})
         distrust = distrust or missed
         if target:
@@ -521,8 +522,7 @@ class Sender:
             digest = metadata.digest if metadata and is_ours else target.metadata
             target = completed(intent.reached or target, remote, metadata=digest, late=self.late)
         # Record the outcome before we tag, so that an error of tagging does not lose the outcome.
-        # Record the distrust, too: a later refresh sees only the last time stamp, which may be
-        # ours.
+        # Record the distrust, too: later refreshes see only the last time stamp, perhaps ours.
         intent = self._record(
             intent,
             outcome=Outcome.DONE,

@@ -1,4 +1,4 @@
-"""Ask a site questions by single requests. Each step sends a few requests for one data source."""
+"""Find out how a site behaves: each step sends a few requests that concern one data source."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ Steps = Sequence[tuple[str, Callable[[Workshop], None]]]
 _ROWS: Rows = [(number, f"row {number}") for number in range(1, 9)]
 # Seconds to wait for a new data source in lists, and for the time stamp of an update.
 _LISTING_SECONDS, _STAMP_SECONDS = 60.0, 12.0
-# The assumed words for the types of jobs in lists.
+# The job types that we expect in the site's list of jobs.
 _PUBLISH, _UPDATE = "publish_datasource", "update_uploaded_file"
 # The ids of tables in a .tds: in the form of Tableau Desktop, and in another form.
 _DESKTOP = re.compile(rb"Extract \(Extract\.Extract\)_[0-9A-Fa-f]{32}")
@@ -46,7 +46,7 @@ _NO_JOBS = "this user may not ask for jobs"
 
 
 def _main_source(shop: Workshop) -> RemoteDatasource:
-    """Return the main data source; publish it again if an earlier start has removed it."""
+    """Return the main data source; publish it again if an earlier run of this trial deleted it."""
     if (remote := shop.find("site")) is None:
         job = shop.publish("site", shop.file({"Extract": _ROWS}))
         shop.took_effect(job, lambda: shop.appears("site"))
@@ -104,7 +104,7 @@ def _answer_jobs(shop: Workshop, job: str) -> None:
 
 
 def _answer_right(shop: Workshop, fact: str, what: str, *, may: bool) -> None:
-    """Answer, for this user, whether only administrators have a right."""
+    """Answer whether this user confirms the assumption that only administrators may do `what`."""
     is_admin = "Administrator" in shop.site.user()[1]
     role = "an administrator" if is_admin else "no administrator"
     answer = f"{role}, this user {'may' if may else 'may not'} {what}"
@@ -264,8 +264,8 @@ def update(shop: Workshop) -> None:
     effect = shop.took_effect(job, lambda: shop.rows(before) == {"Extract": changed})
     if not effect:
         seen = shop.jobs_seen[job]
-        notes = seen.notes if isinstance(seen, Job) else "it shows no effect"
-        shop.as_assumed("update-by-the-owner", unless=f"its job fails: {notes}")
+        notes = f"its job fails: {seen.notes}" if isinstance(seen, Job) else "it shows no effect"
+        shop.as_assumed("update-by-the-owner", unless=notes)
         shop.unknown("no update has worked", *_UPDATE_FACTS)
         return
     shop.as_assumed("update-by-the-owner")
@@ -333,11 +333,11 @@ def requests(shop: Workshop) -> None:
     shop.took_effect(first, lambda: _lacks(shop, remote, 3))
     if second:
         shop.took_effect(second, lambda: _lacks(shop, remote, 4))
-    # A server that knows the RequestID ignores this request. Another server carries it out.
-    again, answer = None, "it is answered without a job"
+    # If the server recognizes the RequestID, it ignores this request. Otherwise, it deletes row 5.
+    again, answer = None, "it is refused as another update"
     with suppress(BusyError):
         again = shop.site.update(remote.luid, batch=_delete(5).json(), upload=None, request_id=key)
-        answer = "it is answered with another job" if again else answer
+        answer = "it is answered with another job" if again else "it is answered without a job"
     shop.as_assumed("repeated-request-is-answered-alike", unless=None if again == first else answer)
     if again and again != first:
         shop.took_effect(shop.opened(again), lambda: _lacks(shop, remote, 5))
@@ -484,7 +484,7 @@ def _answer_replace(shop: Workshop, remote: RemoteDatasource) -> None:
             shop.unknown(f"{_NO_JOBS}, and the publish has shown no effect", fact)
             return
         if not effect:
-            problem = "its job fails"
+            problem = "its job fails, or shows no effect"
         elif not has_edits(shop, remote.luid):
             problem = "it drops them, as Overwrite does"
     shop.as_assumed(fact, unless=problem)
@@ -522,7 +522,7 @@ def several_tables(shop: Workshop) -> None:
             shop.unknown(f"{_NO_JOBS}, and the publish has shown no effect", fact)
             return
         if not effect:
-            problem = "its job fails"
+            problem = "its job fails, or shows no effect"
         else:
             remote = shop.found("two tables")
             shop.site.tag(remote.luid, [TAG])
@@ -574,7 +574,7 @@ def deletion(shop: Workshop) -> None:
 
 
 def stamp_lag(shop: Workshop) -> None:
-    """Answer, from all jobs, by how many seconds time stamps follow the ends of jobs."""
+    """Answer how many seconds, at most, a time stamp came after the end of its job."""
     fact = "stamp-of-a-job"
     if not shop.state.lags:
         shop.unknown("no job was seen to end", fact)

@@ -21,8 +21,8 @@ from tableau_pipeline_tests.deployment.test_compose import SERVICES, dagster_yam
 from tableau_pipeline_tests.postgresql import running_postgresql
 from tableau_pipeline_tests.spark_cluster import DRIVER, SparkCluster, spark_cluster
 
-# Prefixes of the variables that no host gets: the developer may have set them for another
-# deployment.
+# Prefixes of the variables that hosts do not inherit from this process: the developer may have
+# set them for another deployment.
 _OTHERS = ("AWS_", "DAGSTER_", "PIPELINE_", "PYSPARK_", "SPARK_", "TABLEAU_")
 
 _NAMESPACE = ("unshare", "--map-root-user", "--mount")
@@ -31,7 +31,7 @@ _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done;
 
 
 def alone(disk: Path) -> list[str]:
-    """Return the words before a command that hide all folders of hosts except `disk`.
+    """Return a command prefix that hides the folders of all hosts, except `disk`, from the command.
 
     The result is empty if this machine does not permit namespaces. Then only environment variables
     separate the hosts.
@@ -151,7 +151,7 @@ def deployment(folder: Path) -> Generator[Deployment]:
         say("PostgreSQL", f"127.0.0.1:{postgresql.port}")
         tableau = stack.enter_context(sandbox_process(folder / "sandbox", port=0))
         say("sandbox", tableau["TABLEAU_SERVER_URL"])
-        # The web server and the daemon need only these settings: run logs are in the bucket.
+        # The web server and the daemon need only the database, and the bucket with the run logs.
         common = {**postgresql.settings, **store.settings}
         runs = {**common, **tableau, "PIPELINE_DATA_DIR": f"s3://{BUCKET}/pipeline"}
         hosts = [Host(folder / name, runs) for name in ("host-a", "host-b")]

@@ -231,7 +231,7 @@ def test_writers_with_older_knowledge(steps: list[tuple[int, str]]):
                 assert known[writer] == truth
                 continue
             if step == "others":
-                # Other processes, which know all records, refresh and remove old records.
+                # Other processes, which know all records, do two refreshes, and remove old records.
                 truth = refreshes(journal, truth.refresh + 1, truth.refresh + 2)
                 continue
             number = mine.claim.refresh if mine.claim else 0

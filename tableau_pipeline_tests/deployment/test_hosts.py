@@ -59,7 +59,7 @@ def write(deployment: Deployment, model: str = MODEL) -> None:
 def running(
     server: ObjectServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Deployment]:
-    """A deployment with a published data source, which all tests of a store share."""
+    """A deployment with a published data source. All tests with the same store share it."""
     if reason := why_no_hosts():
         pytest.skip(reason)
     with deployed(tmp_path_factory.mktemp("deployment"), server) as found:
@@ -108,7 +108,7 @@ def test_data_sources_at_once(running: Deployment):
 
 
 def test_eight_refreshes_at_once(running: Deployment):
-    """Prevents: of eight refreshes that begin at once, two send or create, or one fails."""
+    """Prevents: eight refreshes begin at once, and two of them send a request, or one fails."""
     model = "at_once"
     for number, decision in enumerate(("Decision: publish (create).", UPDATE), start=1):
         write(running, model)
@@ -124,7 +124,7 @@ def test_eight_refreshes_at_once(running: Deployment):
 
 @pytest.mark.long
 def test_another_instance(deployment: Deployment, tmp_path: Path):
-    """Prevents: an instance takes another instance's run for ended, or repeats its requests."""
+    """Prevents: an instance believes that another's run has ended, or repeats its requests."""
     other = Host(tmp_path / "other", deployment.settings, home="dagster_home")
     with other.running():
         run = other.paused(MODEL, ANSWERED)
@@ -213,7 +213,8 @@ def test_a_database_that_restarts(deployment: Deployment):
 
 @pytest.mark.parametrize(
     ("stop", "retries"),
-    # Dagster tries six times before it gives up, and six more times for a line of its log.
+    # Dagster gives up a request to the database after six tries. After `ANSWERED`, the run first
+    # loses a line of our log by six tries. Then Dagster's report of this loss fails, too.
     [(ANSWERED, 12), (CLAIMED, 5)],
     ids=["answered", "claimed"],
 )

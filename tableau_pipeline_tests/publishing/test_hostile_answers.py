@@ -147,7 +147,8 @@ NO_ERRORS = {
         for answer in ("nothing", "empty", "endless_list", "other_clock")
         for call in ("untag", "cancel", "take permissions", "warn", "end a warning")
     ),
-    # The pipeline looks at a job that it may not cancel, and shows the LUID of a hidden user.
+    # If the pipeline may not cancel a job, it reads the job's state instead. If it may not see a
+    # user, it shows the user's LUID instead of the name.
     ("refusal", "cancel"),
     ("refusal", "name of a user"),
 }

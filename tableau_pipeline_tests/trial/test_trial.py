@@ -151,7 +151,7 @@ SITES: Mapping[str, tuple[dict[str, Any], tuple[str, str], dict[str, str]]] = {
             "listed-at-once": "it takes",
             "stamp-of-a-job": "no job was seen to end",
             "repeated-request-while-its-job-waits": "refused as another update",
-            "repeated-request-is-answered-alike": "answered without a job",
+            "repeated-request-is-answered-alike": "refused as another update",
             "failed-update": "no longer shows the job",
         },
     ),
