@@ -66,7 +66,8 @@ def test_call_that_the_server_puts_off(shop: Shop, heard: Callable[[], list[str]
     assert f"the server answered {status}; trying again in 1 s" in line
 
 
-@pytest.mark.few_variants(2)
+@pytest.mark.few_variants(4)
+@pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(
     ("method", "path", "call"),
     [
@@ -77,10 +78,10 @@ def test_call_that_the_server_puts_off(shop: Shop, heard: Callable[[], list[str]
     ],
 )
 def test_every_call_can_be_put_off(
-    shop: Shop, method: str, path: str, call: Callable[[Shop], object]
+    shop: Shop, method: str, path: str, call: Callable[[Shop], object], status: int
 ):
     # Prevents: some kinds of calls fail when a busy server asks for a wait.
-    refuse = Refuse(method=method, path=f"sites/*/{path}", status=429)
+    refuse = Refuse(method=method, path=f"sites/*/{path}", status=status, retry_after=0)
     with shop.sandbox.armed(refuse) as fault:
         call(shop)
     assert (fault.seen, fault.fired) == (2, 1)
@@ -194,6 +195,7 @@ POST = {"method": "POST", "path": "sites/*/datasources"}
         Drop(**POST, when="before"),
         Refuse(**POST, status=503),
         Refuse(**POST, status=504),
+        Refuse(**POST, status=504, retry_after=0),
         Refuse(**POST, status=500),
     ],
     ids=str,
