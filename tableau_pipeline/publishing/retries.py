@@ -145,7 +145,7 @@ class SafeRetry(CountedRetry):
         self, method: Any = None, url: Any = None, response: Any = None, *args: Any, **more: Any
     ) -> "SafeRetry":
         """Count one more retry; raise an error if the server asks for too long a pause."""
-        if response is not None and (seconds := self._asked_to_wait(response)):
+        if seconds := self._asked_to_wait(response):
             if seconds > _LONGEST_WAIT:
                 raise MaxRetryError(more["_pool"], url, ResponseError(f"{response.status}"))
             PAUSE.begin(self._server, seconds)
