@@ -97,7 +97,7 @@ def test_intervals(spark: SparkSession, writer: Writer, tmp_path: Path):
         read_files(spark, path)
 
 
-def test_an_enum_beside_what_is_rewritten(spark: SparkSession, tmp_path: Path):
+def test_type_of_a_column_by_codec(spark: SparkSession, tmp_path: Path):
     """Prevents: the type of a column depends on the codec of its file."""
     moment = datetime(2024, 2, 29, 12, 30)
     table = pa.table({"v": pa.array([moment], pa.timestamp("us"))})

@@ -196,7 +196,7 @@ MUTATIONS: dict[str, Mutation] = {
         9, lambda: mock.patch(f"{_REFRESH}.row_security._gone", return_value=None)
     ),
     "job window": Mutation(15815, lambda: _without(Window, "covers", True)),
-    "guard without a base": Mutation(4964, lambda: _without(Observer, "_counted", {})),
+    "guard without a base": Mutation(67, lambda: _without(Observer, "_counted", {})),
     "wait for an unknown sending": Mutation(
         1066, lambda: mock.patch(f"{_REFRESH}.recover._wait_for_unknown")
     ),
